@@ -134,7 +134,9 @@ async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
         }
         "look" => {
             let lock = held(state, &text("of"));
-            let guard = lock.as_ref().map(|lock| lock.guard());
+            let state = state.lock().unwrap();
+            let leads = state.leading.get(&text("of")).map(|leadership| &**leadership);
+            let guard = lock.as_ref().map(|lock| lock.guard()).or(leads);
             let left = guard.map_or(Duration::ZERO, Guard::valid_for);
             Ok(
                 json!({"valid_for_ms": left.as_secs_f64() * 1e3, "valid": !left.is_zero(), "token": guard.map(Guard::token)}),
@@ -198,7 +200,12 @@ async fn build(state: &Shared, request: &Value) -> Result<Value, Error> {
     let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
     let client = state.lock().unwrap().client.clone().expect("it was opened");
     let ttl = Duration::from_millis(request["ttl_ms"].as_u64().unwrap_or(30_000));
-    let client = client.with(&Options::new().node_timeout(PATIENT).ttl(ttl));
+    let within = request["answer_within_ms"].as_u64().map_or(PATIENT, Duration::from_millis);
+    let mut options = Options::new().node_timeout(within).ttl(ttl);
+    if let Some(ms) = request["wait_ms"].as_u64() {
+        options = options.wait(Duration::from_millis(ms));
+    }
+    let client = client.with(&options);
     match text("do").as_str() {
         "campaign" => {
             let leadership = client.election(text("key")).campaign(text("value")).await?;

@@ -24,6 +24,7 @@ type Answer struct {
 	ID       int     `json:"id"`
 	Error    string  `json:"error"`
 	Token    int64   `json:"token"`
+	Term     int64   `json:"term"`
 	Number   int     `json:"number"`
 	ValidFor float64 `json:"valid_for_ms"`
 	Valid    bool    `json:"valid"`

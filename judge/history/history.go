@@ -28,6 +28,8 @@ const (
 	Reenter = "reenter"
 	Convert = "convert"
 	Check   = "check"
+	// Await waits until this owner could have the lock, and takes nothing.
+	Await = "await"
 	// Put and Get access a register behind a gate, with the token of a lock.
 	Put = "write"
 	Get = "read"
@@ -44,6 +46,7 @@ type Header struct {
 	Seed     int64             `json:"seed"`
 	Seconds  int               `json:"seconds"`
 	Strict   bool              `json:"strict,omitempty"`
+	Dense    bool              `json:"dense,omitempty"`
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
@@ -67,6 +70,8 @@ type Line struct {
 	Level int    `json:"level,omitempty"`
 	// KeepAlive is how long the server extends the lease itself while the connection is open.
 	KeepAlive int64 `json:"keepalive,omitempty"`
+	// Elect: the lock is the office of a leader, and the token its term.
+	Elect bool `json:"elect,omitempty"`
 
 	// Of a request or an answer.
 	Permit int   `json:"permit,omitempty"`

@@ -38,7 +38,7 @@ func (state State) Step(op prepare.Op) (State, bool) {
 			return state, false
 		}
 		return state.without(at), true
-	case prepare.ReleaseUnseen:
+	case prepare.ReleaseUnseen, prepare.Free:
 		return state, !holds && state.admits(op.Grant)
 	case prepare.Gone:
 		return state, !holds

@@ -30,6 +30,8 @@ const (
 	ReleaseUnseen
 	// Gone is an answer that this owner holds nothing.
 	Gone
+	// Free is an answer that this owner, who holds nothing, could have the lock.
+	Free
 	// Write and Read passed the gate of a register, Fenced was refused there, and of Unseen nobody knows.
 	Write
 	Read
@@ -57,7 +59,7 @@ type Op struct {
 // String describes the operation for people.
 func (op Op) String() string {
 	names := []string{"acquire", "extend", "reenter", "release", "convert to shared", "convert to exclusive", "end of the lease",
-		"release of an unanswered acquire", "answer that it is not held", "write", "read", "refusal of the gate", "access without an answer"}
+		"release of an unanswered acquire", "answer that it is not held", "answer that it is free", "write", "read", "refusal of the gate", "access without an answer"}
 	return fmt.Sprintf("%s (owner %d, %s, request %d)", names[op.Kind], op.Grant.Owner, op.Grant, op.Request)
 }
 

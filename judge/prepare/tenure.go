@@ -33,6 +33,8 @@ func (tenure *tenure) add(operation history.Operation, owner int) {
 	switch call.Op {
 	case history.Acquire:
 		tenure.acquire(call, answer, owner)
+	case history.Await:
+		tenure.await(call, answer, owner)
 	case history.Extend, history.Check:
 		tenure.extend(call, answer)
 	case history.Reenter:
@@ -69,6 +71,15 @@ func (tenure *tenure) acquire(call, answer history.Line, owner int) {
 		began = most(began, call.Time+(answer.Waited-1)*millisecond)
 	}
 	tenure.push(Op{Kind: Acquire, Grant: grant, Call: began, Return: answer.Time, Request: call.ID})
+}
+
+// await notes that a server has told this owner that the lock is free for it.
+func (tenure *tenure) await(call, answer history.Line, owner int) {
+	if tenure.grant.Mode != 0 || answer.Event != history.OK {
+		return
+	}
+	grant := law.Grant{Owner: owner, Mode: mode(call.Mode), Permit: answer.Permit, Limit: call.Limit}.Plain()
+	tenure.push(Op{Kind: Free, Grant: grant, Call: call.Time, Return: answer.Time, Request: call.ID})
 }
 
 func (tenure *tenure) extend(call, answer history.Line) {

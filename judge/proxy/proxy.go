@@ -14,6 +14,7 @@ type Proxy struct {
 	to       string
 	open     map[net.Conn]bool
 	held     chan struct{} // closed when bytes may pass
+	delayed  int           // how often bytes had to wait
 }
 
 // Start listens on a free port.
@@ -40,13 +41,14 @@ func (proxy *Proxy) Stop() {
 	proxy.Cut()
 }
 
-// Cut ends all connections: what was under way may have arrived or not.
-func (proxy *Proxy) Cut() {
+// Cut ends all connections: what was under way may have arrived or not. It returns whether there were any.
+func (proxy *Proxy) Cut() bool {
 	proxy.mutex.Lock()
 	defer proxy.mutex.Unlock()
 	for conn := range proxy.open {
 		conn.Close()
 	}
+	return len(proxy.open) > 0
 }
 
 // Retarget passes on to another server, from new connections on.
@@ -57,14 +59,31 @@ func (proxy *Proxy) Retarget(to string) {
 	proxy.Cut()
 }
 
-// Hold lets nothing pass in either direction for a while; then all arrives late.
-func (proxy *Proxy) Hold(duration time.Duration) {
+// Hold lets nothing pass in either direction for a while; then all arrives late. It returns whether anything had to wait.
+func (proxy *Proxy) Hold(duration time.Duration) bool {
 	held := make(chan struct{})
 	proxy.mutex.Lock()
 	proxy.held = held
+	before := proxy.delayed
 	proxy.mutex.Unlock()
 	time.Sleep(duration)
 	close(held)
+	proxy.mutex.Lock()
+	defer proxy.mutex.Unlock()
+	return proxy.delayed > before
+}
+
+// wait returns when bytes may pass.
+func (proxy *Proxy) wait() {
+	proxy.mutex.Lock()
+	held := proxy.held
+	select {
+	case <-held:
+	default:
+		proxy.delayed++
+	}
+	proxy.mutex.Unlock()
+	<-held
 }
 
 func (proxy *Proxy) accept() {
@@ -103,10 +122,7 @@ func (proxy *Proxy) pass(from, to net.Conn) {
 	for {
 		size, err := from.Read(buffer)
 		if size > 0 {
-			proxy.mutex.Lock()
-			held := proxy.held
-			proxy.mutex.Unlock()
-			<-held
+			proxy.wait()
 			_, failed := to.Write(buffer[:size])
 			if err == nil {
 				err = failed

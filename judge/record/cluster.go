@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand"
 	"strings"
+	"sync"
 	"time"
 
 	"palisade/judge/history"
@@ -21,44 +22,74 @@ const (
 	movesApart = 1300 * time.Millisecond
 )
 
-// cluster is several masters, each with a part of the slots.
+// cluster is several masters, each with a part of the slots, and each with a replica if the plan has some.
 type cluster struct {
-	masters []*servers.Server
+	servers []*servers.Server
 	ids     []string
-	// moved has the master of each slot that is no longer where it was at first.
+	// masters are the places of those that serve, and replicas of those that follow them.
+	masters, replicas []int
+	// moved has the number of the master of each slot that is no longer where it was at first.
 	moved map[int64]int
-	last  time.Time
+	// changing is held while slots or roles change; last is when they did.
+	changing sync.Mutex
+	last     time.Time
 }
 
 // formCluster makes a cluster of all servers, and waits until it serves.
 func (run *recording) formCluster() error {
-	formed := &cluster{masters: run.servers, moved: map[int64]int{}}
-	for number, master := range formed.masters {
-		id, err := master.Do("CLUSTER", "MYID")
+	formed := &cluster{servers: run.servers, moved: map[int64]int{}}
+	run.cluster = formed
+	for place, server := range formed.servers {
+		if place < run.settings.Plan.Masters {
+			formed.masters = append(formed.masters, place)
+		} else {
+			formed.replicas = append(formed.replicas, place)
+		}
+		id, err := server.Do("CLUSTER", "MYID")
 		if err != nil {
 			return err
 		}
 		formed.ids = append(formed.ids, fmt.Sprint(id))
-		host, port, bus := master.Ports()
-		for _, words := range [][]string{
-			{"CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(number + 1)},
-			{"CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(formed.first(number)), fmt.Sprint(formed.first(number+1) - 1)},
-		} {
-			if err := master.Say(words...); err != nil {
-				return err
-			}
+	}
+	for place, server := range formed.servers {
+		if err := formed.add(place, server); err != nil {
+			return err
 		}
-		if number > 0 {
-			if err := formed.masters[0].Say("CLUSTER", "MEET", host, port, bus); err != nil {
-				return err
-			}
-		}
-		if err := master.StepWallClock(int64(number % 2)); err != nil {
+		if err := server.StepWallClock(int64(place % 2)); err != nil {
 			return err
 		}
 	}
-	run.cluster = formed
+	for number, place := range formed.replicas {
+		if err := formed.follow(place, formed.masters[number]); err != nil {
+			return err
+		}
+	}
 	return formed.serves()
+}
+
+// add makes a server part of the cluster; a master gets its part of the slots.
+func (cluster *cluster) add(place int, server *servers.Server) error {
+	if err := server.Say("CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(place+1)); err != nil {
+		return err
+	}
+	if place < len(cluster.masters) {
+		first, next := fmt.Sprint(cluster.first(place)), fmt.Sprint(cluster.first(place+1)-1)
+		if err := server.Say("CLUSTER", "ADDSLOTSRANGE", first, next); err != nil {
+			return err
+		}
+	}
+	if place == 0 {
+		return nil
+	}
+	host, port, bus := server.Ports()
+	return cluster.servers[0].Say("CLUSTER", "MEET", host, port, bus)
+}
+
+// follow makes a server the replica of a master, as soon as it has heard of it.
+func (cluster *cluster) follow(place, master int) error {
+	return until("a replica does not hear of its master", func() bool {
+		return cluster.servers[place].Say("CLUSTER", "REPLICATE", cluster.ids[master]) == nil
+	})
 }
 
 // first is the first slot of a master at the beginning.
@@ -66,24 +97,36 @@ func (cluster *cluster) first(number int) int {
 	return slots * number / len(cluster.masters)
 }
 
+// serves waits until all servers know that the cluster is complete, and each has its role.
 func (cluster *cluster) serves() error {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		ready := 0
-		for _, master := range cluster.masters {
-			info, _ := master.Do("CLUSTER", "INFO")
+	return until("the cluster does not come to serve", func() bool {
+		for _, server := range cluster.servers {
+			info, _ := server.Do("CLUSTER", "INFO")
 			text := fmt.Sprint(info)
-			if strings.Contains(text, "cluster_state:ok") && strings.Contains(text, fmt.Sprintf("cluster_known_nodes:%d\r", len(cluster.masters))) {
-				ready++
+			if !strings.Contains(text, "cluster_state:ok") || !strings.Contains(text, fmt.Sprintf("cluster_known_nodes:%d\r", len(cluster.servers))) {
+				return false
 			}
 		}
-		if ready == len(cluster.masters) {
+		for _, place := range cluster.replicas {
+			if info, _ := cluster.servers[place].Do("INFO", "replication"); !strings.Contains(fmt.Sprint(info), "role:slave") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// until waits for a condition of servers.
+func until(fails string, holds func() bool) error {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if holds() {
 			return nil
 		}
 	}
-	return errors.New("the cluster does not come to serve: see the logs of its servers")
+	return errors.New(fails + ": see the logs of the servers")
 }
 
-// master returns which one has a slot.
+// master returns the number of the master that has a slot.
 func (cluster *cluster) master(slot int64) int {
 	if number, isMoved := cluster.moved[slot]; isMoved {
 		return number
@@ -96,38 +139,86 @@ func (cluster *cluster) master(slot int64) int {
 	panic(fmt.Sprintf("there is no slot %d", slot))
 }
 
-// move moves the slot of a key that lives now to another master, with its locks. Nothing else is done to the masters meanwhile.
-func (run *recording) move(random *rand.Rand) error {
-	for number := range run.turns {
-		run.turns[number].Lock()
-		defer run.turns[number].Unlock()
+// inTurn changes slots or roles, unless it is too late once nobody else does. It returns what was done, or nothing.
+func (run *recording) inTurn(change func() (string, error)) (string, error) {
+	run.cluster.changing.Lock()
+	defer run.cluster.changing.Unlock()
+	if time.Now().After(run.end) {
+		return "", nil
 	}
+	return change()
+}
+
+// failOver kills a master after its link to its replica broke. The replica takes over its slots without what it missed, and the
+// old master comes back as its replica.
+func (run *recording) failOver(number int, random *rand.Rand) error {
+	cluster := run.cluster
+	number %= len(cluster.masters)
+	master, replica := cluster.servers[cluster.masters[number]], cluster.servers[cluster.replicas[number]]
+	if err := replica.Follows(); err != nil {
+		return err
+	}
+	for turn := range run.turns {
+		run.turns[turn].Lock()
+		defer run.turns[turn].Unlock()
+	}
+	if err := master.Say("CLIENT", "KILL", "TYPE", "replica"); err != nil {
+		return err
+	}
+	time.Sleep(time.Duration(random.Intn(700)) * time.Millisecond)
+	master.Kill()
+	if err := replica.Say("CLUSTER", "FAILOVER", "TAKEOVER"); err != nil {
+		return err
+	}
+	cluster.masters[number], cluster.replicas[number] = cluster.replicas[number], cluster.masters[number]
+	time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond)
+	if err := master.Run(); err != nil {
+		return err
+	}
+	return cluster.serves()
+}
+
+// move moves the slot of a key that lives now to another master, with its locks, and returns which. Nothing else is done to the
+// masters meanwhile.
+func (run *recording) move(random *rand.Rand) (string, error) {
 	cluster := run.cluster
 	if !run.settings.Plan.Hasty {
 		time.Sleep(time.Until(cluster.last.Add(movesApart)))
 	}
+	for number := range run.turns {
+		run.turns[number].Lock()
+		defer run.turns[number].Unlock()
+	}
 	defer func() { cluster.last = time.Now() }()
-	answer, err := cluster.masters[0].Do("CLUSTER", "KEYSLOT", run.keys()[random.Intn(keysAtOnce)])
+	answer, err := cluster.servers[cluster.masters[0]].Do("CLUSTER", "KEYSLOT", run.keys()[random.Intn(keysAtOnce)])
 	slot, isSlot := answer.(int64)
 	if err != nil || !isSlot {
-		return fmt.Errorf("a master does not know a key's slot: %v %v", answer, err)
+		return "", fmt.Errorf("a master does not know a key's slot: %v %v", answer, err)
 	}
 	from := cluster.master(slot)
 	to := (from + 1 + random.Intn(len(cluster.masters)-1)) % len(cluster.masters)
-	source, target, number := cluster.masters[from], cluster.masters[to], fmt.Sprint(slot)
-	if err := target.Say("CLUSTER", "SETSLOT", number, "IMPORTING", cluster.ids[from]); err != nil {
-		return err
+	cluster.moved[slot] = to
+	return cluster.carry(fmt.Sprint(slot), cluster.masters[from], cluster.masters[to], time.Duration(random.Intn(300))*time.Millisecond)
+}
+
+// carry moves a slot from one server to another, which import for a while before its keys go.
+func (cluster *cluster) carry(slot string, from, to int, importing time.Duration) (string, error) {
+	source, target := cluster.servers[from], cluster.servers[to]
+	if err := target.Say("CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.ids[from]); err != nil {
+		return "", err
 	}
-	if err := source.Say("CLUSTER", "SETSLOT", number, "MIGRATING", cluster.ids[to]); err != nil {
-		return err
+	if err := source.Say("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.ids[to]); err != nil {
+		return "", err
 	}
-	time.Sleep(time.Duration(random.Intn(300)) * time.Millisecond)
+	time.Sleep(importing)
 	host, port, _ := target.Ports()
-	for end := time.Now().Add(moveWithin); ; {
-		keys, err := source.Do("CLUSTER", "GETKEYSINSLOT", number, "100")
+	refused := 0
+	begun := time.Now()
+	for {
+		keys, err := source.Do("CLUSTER", "GETKEYSINSLOT", slot, "100")
 		names, isList := keys.([]interface{})
 		if err != nil || !isList {
-			return fmt.Errorf("a master does not name the keys of slot %d: %v %v", slot, keys, err)
+			return "", fmt.Errorf("a master does not name the keys of slot %s: %v %v", slot, keys, err)
 		}
 		if len(names) == 0 {
 			break
@@ -137,28 +228,30 @@ func (run *recording) move(random *rand.Rand) error {
 			words = append(words, fmt.Sprint(name))
 		}
 		// A master refuses locks whose tokens are further ahead than clocks may be apart, which passes.
-		if err := source.Say(words...); err != nil && time.Now().After(end) {
-			return err
+		if err := source.Say(words...); err != nil && time.Since(begun) > moveWithin {
+			return "", err
+		} else if err != nil {
+			refused++
 		}
 	}
-	cluster.moved[slot] = to
-	others := []*servers.Server{target, source}
-	for at, master := range append(others, cluster.masters...) {
-		if at < 2 || at-2 != from && at-2 != to {
-			if err := master.Say("CLUSTER", "SETSLOT", number, "NODE", cluster.ids[to]); err != nil {
-				return err
-			}
+	for _, place := range append([]int{to, from}, cluster.masters...) {
+		if err := cluster.servers[place].Say("CLUSTER", "SETSLOT", slot, "NODE", cluster.ids[to]); err != nil {
+			return "", err
 		}
 	}
-	return nil
+	if refused > 0 {
+		return fmt.Sprintf("a slot for node %d, refused for %d ms", to+1, time.Since(begun).Milliseconds()), nil
+	}
+	return fmt.Sprintf("a slot for node %d", to+1), nil
 }
 
 // redirected is a client of a cluster: it asks where it is sent to.
 type redirected struct {
 	run     *recording
 	clients map[string]*single
-	// at has the address of each key's master, as far as it is known.
-	at map[string]string
+	// at has the address of each key's master, as far as it is known; else the server at the place first is asked.
+	at    map[string]string
+	first int
 }
 
 func newRedirected(run *recording) *redirected {
@@ -176,7 +269,7 @@ func (client *redirected) hangUp() {
 func (client *redirected) do(call history.Line) history.Line {
 	address, isKnown := client.at[call.Key]
 	if !isKnown {
-		address = client.run.servers[0].Address()
+		address = client.run.servers[client.first].Address()
 	}
 	asks := false
 	for tries := 0; tries < redirects; tries++ {
@@ -184,6 +277,10 @@ func (client *redirected) do(call history.Line) history.Line {
 		single.asks = asks
 		line := single.do(call)
 		words := strings.Fields(single.failed)
+		if line.Event == history.Unknown || line.Text == notSent {
+			delete(client.at, call.Key)
+			client.first = (client.first + 1) % len(client.run.servers)
+		}
 		if line.Event != history.Refused || len(words) != 3 || words[0] != "MOVED" && words[0] != "ASK" {
 			return line
 		}

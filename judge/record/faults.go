@@ -18,6 +18,7 @@ const (
 	flush     = "flush"
 	stepClock = "clock"
 	promote   = "promote"
+	failOver  = "fail-over"
 	lockBreak = "break"
 	evict     = "evict"
 	stop      = "stop"
@@ -25,8 +26,17 @@ const (
 	move      = "move"
 )
 
-// furthest is how far a wall clock is set, in seconds.
-const furthest = 2 * 3600
+const (
+	// furthest is how far a wall clock is set, in seconds.
+	furthest = 2 * 3600
+	// heavyApart is the time between two faults of a dense history that end or empty a server, which is guarded after them.
+	heavyApart = 3 * time.Second
+)
+
+// light returns whether a server serves on right after the fault.
+func light(fault string) bool {
+	return fault == pause || fault == cut || fault == hold || fault == stepClock
+}
 
 // does returns whether a fault may come.
 func (run *recording) does(fault string) bool {
@@ -38,19 +48,66 @@ func (run *recording) does(fault string) bool {
 	return false
 }
 
+// lanes is how many faults a server can have at once. Of several nodes each has one.
+func (run *recording) lanes() int {
+	if run.settings.Dense && run.settings.Plan.Nodes == 1 {
+		return 2
+	}
+	return 1
+}
+
+// rest is the time between two faults in a lane of a server.
+func (run *recording) rest(random *rand.Rand) time.Duration {
+	rest := time.Duration(300+random.Intn(1500)) * time.Millisecond
+	if run.settings.Dense {
+		rest = time.Duration(10+random.Intn(150)) * time.Millisecond
+	}
+	if run.settings.Plan.Nodes > 1 {
+		rest *= 2
+	}
+	return rest
+}
+
+// short is how long a fault lasts that passes by itself.
+func (run *recording) short(random *rand.Rand) time.Duration {
+	if run.settings.Dense {
+		return time.Duration(5+random.Intn(80)) * time.Millisecond
+	}
+	return time.Duration(20+random.Intn(700)) * time.Millisecond
+}
+
+// draw chooses the next fault. In a dense history faults that end a server come at intervals, and light ones between them.
+func (run *recording) draw(last *time.Time, random *rand.Rand) string {
+	faults := run.settings.Plan.Faults
+	if run.settings.Dense {
+		apart := heavyApart * time.Duration(run.settings.Plan.Nodes)
+		isDue := time.Since(*last) > apart/2+time.Duration(random.Int63n(int64(apart)))
+		var chosen []string
+		for _, fault := range append([]string{pause, cut, hold}, faults...) {
+			if light(fault) != isDue {
+				chosen = append(chosen, fault)
+			}
+		}
+		if isDue {
+			*last = time.Now()
+		}
+		if len(chosen) > 0 {
+			faults = chosen
+		}
+	}
+	return faults[random.Intn(len(faults))]
+}
+
 // breakServer breaks one server until the time is over. A server that does not come back is an error.
 func (run *recording) breakServer(number int, random *rand.Rand) error {
-	faults := run.settings.Plan.Faults
-	for len(faults) > 0 {
-		rest := time.Duration(300+random.Intn(1500)) * time.Millisecond
-		if run.settings.Plan.Nodes > 1 {
-			rest *= 2
-		}
+	last := time.Now()
+	for len(run.settings.Plan.Faults) > 0 {
+		rest := run.rest(random)
 		if time.Now().Add(rest).After(run.end) {
 			return nil
 		}
 		time.Sleep(rest)
-		if err := run.hit(number, faults[random.Intn(len(faults))], random); err != nil {
+		if err := run.hit(number, run.draw(&last, random), random); err != nil {
 			return err
 		}
 	}
@@ -78,16 +135,20 @@ func (run *recording) clients() []breakable {
 
 // breakClient breaks a process of clients until the time is over.
 func (run *recording) breakClient(number int, process breakable, random *rand.Rand) error {
+	name := fmt.Sprintf("client %d", number+1)
 	for {
 		rest := time.Duration(500+random.Intn(3000)) * time.Millisecond
+		if run.settings.Dense {
+			rest /= 5
+		}
 		if time.Now().Add(rest).After(run.end) {
 			return nil
 		}
 		time.Sleep(rest)
-		short := time.Duration(20+random.Intn(700)) * time.Millisecond
+		short := run.short(random)
 		// Libraries of slow languages take long to start again.
 		fault := []string{kill, pause, pause, pause, cut, cut}[random.Intn(6)]
-		run.note(fmt.Sprintf("client %d: %s", number+1, fault))
+		begun := Now()
 		switch {
 		case fault == kill:
 			process.Kill()
@@ -97,9 +158,10 @@ func (run *recording) breakClient(number int, process breakable, random *rand.Ra
 			}
 		case fault == pause:
 			process.Pause(short)
-		case number < len(run.agents):
-			run.fronts[number].Cut()
+		case number >= len(run.agents) || !run.fronts[number].Cut():
+			continue
 		}
+		run.note(begun, name, fault)
 	}
 }
 
@@ -108,34 +170,45 @@ func (run *recording) hit(number int, fault string, random *rand.Rand) error {
 	if fault == killAll && number > 0 {
 		return nil
 	}
-	before := run.proxies[number]
-	if run.does(promote) {
-		number = run.master
-	}
-	server := run.servers[number]
-	if fault == move {
-		run.note("a slot moves")
-		return run.move(random)
-	}
-	if fault != killAll {
+	short, begun, before := run.short(random), Now(), run.proxies[number]
+	var err error
+	did, where := true, fmt.Sprintf("node %d", number+1)
+	switch fault {
+	case cut:
+		did = before.Cut()
+	case hold:
+		did = before.Hold(short)
+	case killAll:
+		err = run.killAll()
+	case move:
+		where, err = run.inTurn(func() (string, error) { return run.move(random) })
+	case failOver:
+		where, err = run.inTurn(func() (string, error) { return where, run.failOver(number, random) })
+	default:
 		run.turns[number].Lock()
 		defer run.turns[number].Unlock()
+		if run.does(promote) {
+			number = run.master
+			where = fmt.Sprintf("node %d", number+1)
+		}
+		err = run.hitServer(number, fault, short, random)
 	}
-	short := time.Duration(20+random.Intn(700)) * time.Millisecond
-	run.note(fmt.Sprintf("node %d: %s", number+1, fault))
+	if did && where != "" {
+		run.note(begun, where, fault)
+	}
+	return err
+}
+
+// hitServer does a fault to a server whose turn it is.
+func (run *recording) hitServer(number int, fault string, short time.Duration, random *rand.Rand) error {
+	server := run.servers[number]
 	switch fault {
 	case kill:
 		server.Kill()
 		time.Sleep(short / 3)
 		return server.Run()
-	case killAll:
-		return run.killAll()
 	case pause:
 		server.Pause(short)
-	case cut:
-		before.Cut()
-	case hold:
-		before.Hold(short)
 	case flush:
 		_, _ = server.Do("FLUSHALL")
 	case stepClock:
@@ -200,6 +273,7 @@ func (run *recording) promote(missed time.Duration) error {
 	return master.Follow(run.links[run.master].Address())
 }
 
-func (run *recording) note(text string) {
-	run.writer.Write(history.Line{Time: Now(), Event: history.Fault, Text: text})
+// note writes down a fault that began at this time, and may be over.
+func (run *recording) note(begun int64, where, fault string) {
+	run.writer.Write(history.Line{Time: begun, Event: history.Fault, Text: where + ": " + fault})
 }

@@ -31,10 +31,16 @@ func (client *libraryClient) do(call history.Line) history.Line {
 		if call.Limit > 0 {
 			request["limit"] = call.Limit
 		}
+		if call.Elect {
+			request["do"], request["value"] = "campaign", call.Owner
+		}
 	case history.Check:
 		request["do"] = "look"
 	default:
 		request["do"] = call.Op
+		if call.Elect {
+			request["do"] = "resign"
+		}
 	}
 	answer, err := client.run.drivers[client.process].Ask(request, answerWithin+time.Duration(call.Wait)*time.Millisecond)
 	if err == driver.ErrNotOpen {
@@ -49,7 +55,7 @@ func (client *libraryClient) do(call history.Line) history.Line {
 // startDrivers starts processes of a client library. The crate asks all nodes; packages ask an agent, or a single node.
 func (run *recording) startDrivers() error {
 	var addresses []string
-	for _, front := range run.fronts {
+	for _, front := range run.fronts[:len(run.fronts)-run.spares()] {
 		addresses = append(addresses, "redis://"+front.Address())
 	}
 	command := map[library][]string{
@@ -75,6 +81,9 @@ func (run *recording) startDrivers() error {
 // ofLibrary is what an answer means.
 func ofLibrary(call history.Line, answer driver.Answer) history.Line {
 	line := history.Line{Event: history.OK, Token: answer.Token, Permit: answer.Number}
+	if call.Elect && call.Op == history.Acquire {
+		line.Token = answer.Term
+	}
 	switch {
 	case call.Op == history.Acquire && answer.Error != "":
 		return history.Line{Event: history.Null, Text: answer.Error}

@@ -8,8 +8,11 @@ type Plan struct {
 	Nodes int
 	// Agents stand before the nodes; without them clients ask the nodes themselves.
 	Agents int
-	// Masters are those of a cluster, in place of a single node.
-	Masters int
+	// Masters are those of a cluster, in place of a single node, and Replicas: each has one.
+	Masters  int
+	Replicas bool
+	// Spare: there is one node more than the set has, and the set changes.
+	Spare bool
 	// Driver is the driver of a client library, of which three processes run.
 	Driver library
 	// Forgets: a crash loses all data. Else a single node loses nothing, and of several every second one all.
@@ -65,13 +68,17 @@ var Plans = []Plan{
 	{Name: "promotions", About: "a master that dies and its replica that missed its last grants", Nodes: 1, Faults: []string{promote, pause, cut}},
 	{Name: "evicts", About: "one node whose locks are evicted to make room, clean stops, kill -9", Nodes: 1, Evicts: true, Faults: []string{evict, stop, kill}},
 	{Name: "restored", About: "one node that is put back to a backup of itself, clean stops, kill -9", Nodes: 1, Faults: []string{restore, stop, kill}},
-	{Name: "cluster", About: "three masters that lose nothing, slots that move, stops and cuts, wall clocks apart", Nodes: 1, Masters: 3, Faults: []string{move, move, pause, cut, hold}},
+	{Name: "cluster", About: "three masters that lose nothing, slots that move, stops and cuts, wall clocks apart", Nodes: 1, Masters: 3, Durable: true, Faults: []string{move, move, pause, cut, hold}},
+	{Name: "fail-overs", About: "a cluster whose masters die, and whose replicas missed the last grants", Nodes: 1, Masters: 3, Replicas: true, Durable: true,
+		Faults: []string{failOver, pause, cut, hold}},
 	{Name: "five", About: "five nodes, every second without an AOF, all faults", Nodes: 5, Faults: []string{kill, killAll, pause, cut, hold, flush, stepClock}},
 	{Name: "five-durable", About: "five nodes that lose nothing", Nodes: 5, Durable: true, Strict: true, Faults: []string{kill, pause, cut, hold}},
 	{Name: "agents-durable", About: "two agents over them, agents killed", Nodes: 5, Agents: 2, Durable: true, Strict: true, Faults: []string{kill, pause, cut, hold}},
 	{Name: "agents", About: "two agents over five nodes, all faults, agents killed", Nodes: 5, Agents: 2, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "crate", About: "the Rust crate over five nodes, all faults, its processes killed and stopped", Nodes: 5, Driver: crate,
 		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
+	{Name: "members", About: "the crate over a set of five of six nodes that changes all the time", Nodes: 5, Spare: true, Driver: crate,
+		Faults: []string{kill, pause, cut, hold, stepClock}},
 	{Name: "python", About: "the package for Python with one node that forgets", Nodes: 1, Driver: python, Forgets: true, Extra: true,
 		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "python-agents", About: "the package for Python with two agents over five nodes", Nodes: 5, Agents: 2, Driver: python, Extra: true,

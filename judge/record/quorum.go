@@ -23,7 +23,7 @@ type quorum struct {
 }
 
 func newQuorum(run *recording, random *rand.Rand) *quorum {
-	ahead := time.Duration(random.Intn(2*skew)-skew) * time.Millisecond
+	ahead := time.Duration(random.Intn(2*run.skew())-run.skew()) * time.Millisecond
 	return &quorum{run: run, conns: make([]*resp.Conn, run.settings.Plan.Nodes), ahead: ahead.Microseconds()}
 }
 

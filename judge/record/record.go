@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	maxTTL  = 1000
-	skew    = 200
 	workers = 8
 	// processes is how many there are of a client library.
 	processes = 3
@@ -33,9 +31,11 @@ type Settings struct {
 	Agent   string // the program palisade
 	Seed    int64
 	Length  time.Duration
-	Shim    string // the source of the shim for wall clocks
-	Folder  string // of the servers' data
-	Out     string
+	// Dense: faults are short and many, and leases too.
+	Dense  bool
+	Shim   string // the source of the shim for wall clocks
+	Folder string // of the servers' data
+	Out    string
 }
 
 // recording is a run.
@@ -87,7 +87,7 @@ func Run(settings Settings) error {
 	run.turns = make([]sync.Mutex, len(run.servers))
 	run.begun, run.end = Now(), time.Now().Add(settings.Length)
 	var running sync.WaitGroup
-	failed := make(chan error, len(run.proxies)+len(run.agents)+len(run.drivers))
+	failed := make(chan error, run.lanes()*len(run.proxies)+len(run.agents)+len(run.drivers)+1)
 	for number, process := range run.clients() {
 		running.Add(1)
 		go func(number int, process breakable) {
@@ -95,12 +95,19 @@ func Run(settings Settings) error {
 			failed <- run.breakClient(number, process, rand.New(rand.NewSource(settings.Seed*100+50+int64(number))))
 		}(number, process)
 	}
-	for number := range run.proxies {
+	for lane := 0; lane < run.lanes()*len(run.proxies); lane++ {
 		running.Add(1)
-		go func(number int) {
+		go func(lane int) {
 			defer running.Done()
-			failed <- run.breakServer(number, rand.New(rand.NewSource(settings.Seed*100+int64(number))))
-		}(number)
+			failed <- run.breakServer(lane%len(run.proxies), rand.New(rand.NewSource(settings.Seed*100+int64(lane))))
+		}(lane)
+	}
+	if settings.Plan.Spare {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			failed <- run.changeMembers(rand.New(rand.NewSource(settings.Seed*100 + 90)))
+		}()
 	}
 	for number := 0; number < workers; number++ {
 		running.Add(1)
@@ -128,14 +135,7 @@ func (run *recording) start() error {
 			return err
 		}
 	}
-	started := run.settings.Plan.Nodes
-	if run.does(promote) {
-		started = 2
-	}
-	if run.settings.Plan.Masters > 0 {
-		started = run.settings.Plan.Masters
-	}
-	for number := 0; number < started; number++ {
+	for number := 0; number < run.settings.Plan.started(run.does(promote)); number++ {
 		plan := run.plan(number, shim)
 		plan.Cluster = run.settings.Plan.Masters > 0
 		server, err := servers.Start(plan, number)
@@ -168,6 +168,11 @@ func (run *recording) start() error {
 			return err
 		}
 	}
+	if run.settings.Plan.Spare {
+		if err := run.found(); err != nil {
+			return err
+		}
+	}
 	if run.settings.Plan.Driver != noLibrary {
 		return run.startDrivers()
 	}
@@ -175,6 +180,21 @@ func (run *recording) start() error {
 		return run.startReplica()
 	}
 	return nil
+}
+
+// started is how many servers there are.
+func (plan Plan) started(promotes bool) int {
+	switch {
+	case plan.Masters > 0 && plan.Replicas:
+		return 2 * plan.Masters
+	case plan.Masters > 0:
+		return plan.Masters
+	case plan.Spare:
+		return plan.Nodes + 1
+	case promotes:
+		return 2
+	}
+	return plan.Nodes
 }
 
 // startGate finds the server of the registers, or starts one.
@@ -241,19 +261,30 @@ func (run *recording) plan(number int, shim string) servers.Plan {
 		return plan
 	}
 	plan.Module = run.settings.Module
-	plan.Options = []string{"max-ttl", fmt.Sprint(maxTTL), "max-clock-skew", fmt.Sprint(run.skew())}
+	plan.Options = []string{"max-ttl", fmt.Sprint(run.maxTTL()), "max-clock-skew", fmt.Sprint(run.skew())}
 	if chosen.GuardNever {
 		plan.Options = append(plan.Options, "restart-guard", "never")
 	}
 	return plan
 }
 
+// maxTTL is lock.max-ttl: a guard lasts a little longer.
+func (run *recording) maxTTL() int64 {
+	if run.settings.Dense {
+		return 300
+	}
+	return 1000
+}
+
 // skew is lock.max-clock-skew.
 func (run *recording) skew() int {
-	if run.settings.Plan.Masters > 0 {
+	switch {
+	case run.settings.Plan.Masters > 0:
 		return masterSkew
+	case run.settings.Dense:
+		return 50
 	}
-	return skew
+	return 200
 }
 
 func (run *recording) header() (history.Header, error) {
@@ -264,7 +295,8 @@ func (run *recording) header() (history.Header, error) {
 	}
 	header := history.Header{Nodes: chosen.Nodes, Server: version(answer), Lock: "palisade", Plan: chosen.Name,
 		Seed: run.settings.Seed, Seconds: int(run.settings.Length.Seconds()), Strict: chosen.Strict,
-		Settings: map[string]string{"max-ttl": fmt.Sprint(maxTTL), "max-clock-skew": fmt.Sprint(run.skew()), "faults": strings.Join(chosen.Faults, " ")}}
+		Dense:    run.settings.Dense,
+		Settings: map[string]string{"max-ttl": fmt.Sprint(run.maxTTL()), "max-clock-skew": fmt.Sprint(run.skew()), "faults": strings.Join(chosen.Faults, " ")}}
 	if chosen.SetNX {
 		header.Lock = "SET NX PX"
 		return header, nil

@@ -13,6 +13,9 @@ import (
 // answerWithin is how long an answer may take beyond the wait that was asked for.
 const answerWithin = 1200 * time.Millisecond
 
+// notSent is the text of a request that never left.
+const notSent = "not sent"
+
 // single is a client of one node or agent, over one connection through a proxy.
 type single struct {
 	run   *recording
@@ -46,14 +49,14 @@ func (single *single) do(call history.Line) history.Line {
 		}
 		conn, err := resp.Dial(to.Address(), answerWithin)
 		if err != nil {
-			return history.Line{Event: history.Refused, Text: "not sent"}
+			return history.Line{Event: history.Refused, Text: notSent}
 		}
 		single.conn = conn
 	}
 	if single.asks {
 		if _, err := single.conn.Do(answerWithin, "ASKING"); err != nil {
 			single.hangUp()
-			return history.Line{Event: history.Refused, Text: "not sent"}
+			return history.Line{Event: history.Refused, Text: notSent}
 		}
 	}
 	words := single.words(call)
@@ -106,6 +109,8 @@ func lockWords(call history.Line) []string {
 			words = append(words, "RETRY")
 		}
 		return words
+	case history.Await:
+		return append([]string{"LOCK.WAIT", call.Key, call.Owner, fmt.Sprint(call.Wait)}, modeWords(call)...)
 	case history.Check:
 		return []string{"LOCK.CHECK", call.Key, fmt.Sprint(call.Token)}
 	case history.Extend:
@@ -185,9 +190,14 @@ func answered(call history.Line, answer interface{}) history.Line {
 	case resp.Error:
 		line.Event, line.Text = history.Refused, answer.Code()
 	case int64:
-		if call.Op == history.Release || call.Op == history.Reenter {
+		switch {
+		case call.Op == history.Release || call.Op == history.Reenter:
 			line.Holds = int(answer)
-		} else {
+		case call.Op == history.Await && answer == 0:
+			line.Event = history.Null
+		case call.Op == history.Await:
+			line.Permit = int(answer)
+		default:
 			line.Token = answer
 		}
 	case []interface{}:

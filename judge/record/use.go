@@ -16,6 +16,8 @@ type abilities struct {
 	downgrade, upgrade bool
 	// keepAlive is LOCK.CHECK and KEEPALIVE of one node. looks: the library says how long a lock is valid, and may extend it.
 	keepAlive, looks bool
+	// elects: the library has elections.
+	elects bool
 }
 
 func (plan Plan) abilities() abilities {
@@ -23,7 +25,7 @@ func (plan Plan) abilities() abilities {
 	case plan.SetNX:
 		return abilities{}
 	case plan.Driver != noLibrary:
-		return abilities{modes: true, wait: true, looks: true}
+		return abilities{modes: true, wait: true, looks: true, elects: plan.Driver == crate}
 	case plan.Agents > 0:
 		// Agents count holds for themselves.
 		return abilities{modes: true, wait: true, retry: true, downgrade: true}
@@ -39,10 +41,7 @@ func (worker *worker) choose() history.Line {
 	at := worker.random.Intn(len(keys))
 	worker.taken++
 	lock := history.Line{Op: history.Acquire, Key: keys[at], Owner: fmt.Sprintf("w%d.%d", worker.number, worker.taken), Mode: "x",
-		TTL: int64(60 + worker.random.Intn(400))}
-	if worker.run.settings.Plan.Nodes > 1 {
-		lock.TTL += 200
-	}
+		TTL: worker.ttl()}
 	if worker.can.wait && worker.happens(70) {
 		lock.Wait = int64(worker.random.Intn(1500))
 	}
@@ -57,13 +56,31 @@ func (worker *worker) choose() history.Line {
 			lock.Permit = 1 + worker.random.Intn(lock.Limit)
 		}
 	}
+	longest := worker.run.maxTTL()
 	switch {
 	case worker.can.keepAlive && worker.happens(12):
-		lock.TTL, lock.KeepAlive = maxTTL, int64(maxTTL+worker.random.Intn(2000))
+		lock.TTL, lock.KeepAlive = longest, longest+int64(worker.random.Intn(2000))
+	case worker.can.elects && worker.happens(20):
+		// Offices have keys of their own.
+		lock = history.Line{Op: history.Acquire, Key: "e" + lock.Key[1:], Owner: lock.Owner, Mode: "x", TTL: lock.TTL, Wait: lock.Wait, Elect: true}
 	case worker.can.looks && worker.happens(50):
-		lock.KeepAlive = maxTTL
+		lock.KeepAlive = longest
 	}
 	return lock
+}
+
+// ttl draws the length of leases. Over several nodes a request takes longer.
+func (worker *worker) ttl() int64 {
+	dense, several := worker.run.settings.Dense, worker.run.settings.Plan.Nodes > 1
+	switch {
+	case dense && several:
+		return int64(100 + worker.random.Intn(200))
+	case dense:
+		return int64(40 + worker.random.Intn(200))
+	case several:
+		return int64(260 + worker.random.Intn(400))
+	}
+	return int64(60 + worker.random.Intn(400))
 }
 
 // held is a lock that a worker has.
@@ -76,7 +93,7 @@ type held struct {
 
 // ask asks for something about the lock.
 func (held held) ask(call history.Line) history.Line {
-	call.Key, call.Owner = held.lock.Key, held.lock.Owner
+	call.Key, call.Owner, call.Elect = held.lock.Key, held.lock.Owner, held.lock.Elect
 	return held.worker.ask(call)
 }
 
@@ -90,6 +107,7 @@ func (held held) use() {
 	}
 	level := 0
 	switch draw := worker.random.Intn(100); {
+	case held.lock.Elect:
 	case held.lock.KeepAlive > 0 || draw < 7 && worker.can.keepAlive:
 		if held.watch(); worker.can.keepAlive && worker.happens(30) {
 			worker.client.hangUp()

@@ -81,6 +81,11 @@ func (worker *worker) askOf(client client, call history.Line) history.Line {
 func (worker *worker) work() {
 	for time.Now().Before(worker.run.end) {
 		lock := worker.choose()
+		if worker.can.keepAlive && worker.happens(15) {
+			worker.ask(history.Line{Op: history.Await, Key: lock.Key, Owner: lock.Owner, Mode: lock.Mode, Limit: lock.Limit,
+				Permit: lock.Permit, Wait: lock.Wait})
+			lock.Wait = 0
+		}
 		answer := worker.ask(lock)
 		if answer.Event == history.Unknown && worker.can.retry && worker.happens(50) {
 			worker.client.turn(worker.random)

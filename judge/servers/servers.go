@@ -48,7 +48,7 @@ func Start(plan Plan, number int) (*Server, error) {
 		if server.bus, err = freePort(); err != nil {
 			return nil, err
 		}
-		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(server.bus), "--cluster-node-timeout", "5000")
+		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(server.bus), "--cluster-node-timeout", "5000", "--cluster-replica-no-failover", "yes")
 	}
 	if plan.Module != "" {
 		args = append(append(args, "--loadmodule", plan.Module), plan.Options...)

@@ -54,6 +54,9 @@ func begin() *story { return &story{} }
 
 var null, unknown = history.Line{Event: history.Null}, history.Line{Event: history.Unknown}
 
+// wait is a request to hear when the lock is free.
+var wait = history.Line{Op: history.Await, Owner: "b", Mode: "x", Wait: 200}
+
 // What gates answer.
 var passed, fenced, holdsA = history.Line{}, history.Line{Event: history.Refused, Text: "FENCED"}, history.Line{Text: "a"}
 
@@ -123,6 +126,10 @@ func TestVerdicts(t *testing.T) {
 		{"an old reader after a writer", begin().access("write", "a", "x", 0, 6, passed).access("read", "b", "s", 10, 5, holdsA), "illegal", true},
 		{"a write without an answer may have come", begin().access("write", "a", "x", 0, 6, unknown).access("write", "b", "x", 10, 5, fenced), "legal", true},
 		{"or not", begin().access("write", "a", "x", 0, 6, unknown).access("write", "b", "x", 10, 5, passed), "legal", true},
+		{"free, it is said, beside a holder", begin().take("a", "x", 0, 1, 5).ask(wait, 10, history.Line{}, 90), "illegal", true},
+		{"free at the end of a lease", begin().take("a", "x", 0, 1, 5).ask(wait, 10, history.Line{}, 101), "legal", true},
+		{"free for a reader beside another", begin().take("a", "s", 0, 1, 5).ask(history.Line{Op: "await", Owner: "b", Mode: "s", Wait: 200}, 10, history.Line{}, 20), "legal", true},
+		{"not free", begin().take("a", "x", 0, 1, 5).ask(wait, 10, null, 210), "legal", true},
 		{"an answer repeated", begin().take("a", "x", 0, 1, 5).take("a", "x", 10, 11, 5).take("b", "x", 20, 109, 6), "illegal", true},
 		{"a repeated acquire with another token", begin().take("a", "x", 0, 1, 5).take("a", "x", 10, 11, 6).release("a", 20, "ok"), "legal", true},
 	} {

@@ -20,6 +20,7 @@ type Change struct {
 var (
 	module = []string{"--package", "palisade"}
 	crate  = []string{"--package", "palisade", "--package", "palisade-client", "--lib", "--example", "conformance"}
+	all    = append([]string{"--package", "palisade-cli", "--bins"}, crate...)
 )
 
 // Rules are those that can break a law on the servers that judge-record starts. docs/judge.md says why the others cannot.
@@ -74,6 +75,17 @@ var Rules = []Rule{
 		"Answer::Token(_) if took_part && same_server && now < self.valid_until => {", "Answer::Token(_) if took_part && same_server => {"}}},
 	{"answers-of-their-round", "crate", crate, []Change{{"quorum/src/held/mod.rs",
 		"(Ask::Extend { .. }, _) if round != self.rounds => vec![],", "(Ask::Extend { .. }, _) if round > self.rounds => vec![],"}}},
+	{"one-node-at-a-time", "members", all, []Change{
+		{"quorum/src/change.rs", "    if let Some(missing) = wanted", "    if present != wanted {\n        return Some(wanted.to_vec());\n    }\n    if let Some(missing) = wanted"},
+		{"core/src/members.rs", "if version > 1 && !self", "if version > u64::MAX - 1 && !self"}}},
+	{"leases-end-first", "members", all, []Change{{"core/src/members.rs",
+		"|| now > self.unsettled_until {", "|| now > self.unsettled_until || now <= self.unsettled_until {"}}},
+	{"older-clients-are-refused", "members", all, []Change{{"core/src/members.rs",
+		"version >= self.saved.decided.version", "version < u64::MAX || version >= self.saved.decided.version"}}},
+	{"tokens-go-on", "members", all, []Change{{"core/src/node/members.rs",
+		"self.raise_floor(floor);", "_ = floor;"}}},
+	{"version-is-kept", "members", all, []Change{{"core/src/members.rs",
+		"Self { saved, unsettled_until: now.plus_ms(longest_ms) }", "_ = (saved, longest_ms, now);\n        Self::default()"}}},
 	{"owner-of-its-own", "crate", crate, []Change{{"client/src/values/attempt_name.rs",
 		"Arc::from(rand::random::<[u8; 20]>())", "Arc::from(std::process::id().to_le_bytes())"}}},
 }

@@ -46,7 +46,7 @@ type exportedOp struct {
 
 var kinds = map[prepare.Kind]string{prepare.Acquire: "acquire", prepare.Extend: "extend", prepare.Reenter: "reenter",
 	prepare.Release: "release", prepare.ToShared: "to shared", prepare.ToExclusive: "to exclusive", prepare.Expire: "expire",
-	prepare.ReleaseUnseen: "release unseen", prepare.Gone: "gone", prepare.Write: "write", prepare.Read: "read",
+	prepare.ReleaseUnseen: "release unseen", prepare.Gone: "gone", prepare.Free: "free", prepare.Write: "write", prepare.Read: "read",
 	prepare.Fenced: "fenced", prepare.Unseen: "unseen"}
 
 // export prints the segments of histories, and of mutations of those in a folder named good.
@@ -72,14 +72,22 @@ func export(files []string) error {
 			histories[name+", stretched"] = mutate.Stretch(read, 5)
 		}
 		for name, read := range histories {
-			for _, segment := range prepare.Segments(read) {
-				if err := encoder.Encode(asExported(name, segment)); err != nil {
-					return err
-				}
+			if err := writeSegments(encoder, name, read); err != nil {
+				return err
 			}
 		}
 	}
 	return out.Flush()
+}
+
+// writeSegments writes the segments of a history with the verdict of each.
+func writeSegments(encoder *json.Encoder, name string, read *history.History) error {
+	for _, segment := range prepare.Segments(read) {
+		if err := encoder.Encode(asExported(name, segment)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func asExported(name string, segment prepare.Segment) exported {

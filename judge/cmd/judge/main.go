@@ -13,8 +13,9 @@ const usage = `usage:
   judge campaign FOLDER FILE
                            makes a history of what holders relied on in a campaign (make chaos), and judges it
   judge export FILE...     prints what is searched, for a second judge (judge/rust)
-  judge record [-plans good] [-seed N] [-length 1m] [-servers redis-server] -module FILE
+  judge record [-plans good] [-seed N] [-length 1m] [-dense] [-servers redis-server] -module FILE
                            records histories on real servers, and judges them (judge record -help)
+  judge sums FILE...       adds up what judge record -log wrote
   judge without [-rules all] [-seed N] [-server redis-server]
                            switches one rule after the other off in a copy of the sources, and records until a history is
                            illegal (judge without -help)
@@ -25,7 +26,7 @@ func main() {
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
 	}
-	commands := map[string]func([]string) error{"campaign": campaign, "check": check, "export": export, "prove": prove, "record": recordAll, "without": recordWithout}
+	commands := map[string]func([]string) error{"campaign": campaign, "check": check, "export": export, "prove": prove, "record": recordAll, "sums": sums, "without": recordWithout}
 	command, isKnown := commands[os.Args[1]]
 	if !isKnown {
 		fmt.Fprint(os.Stderr, usage)

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"palisade/judge/history"
 	"palisade/judge/record"
+	"palisade/judge/runs"
 	"palisade/judge/verdict"
 )
 
@@ -19,7 +23,11 @@ func recordAll(args []string) error {
 	programs := flags.String("servers", "redis-server", "the programs of servers, with spaces between")
 	chosen := flags.String("plans", "good", "good, broken, extra, all, or names with spaces between: "+names())
 	out := flags.String("out", ".", "the folder of the histories")
+	kept := keeping{}
+	flags.StringVar(&kept.log, "log", "", "a file that gets a line of each history; those that are as they must be are not kept")
+	flags.StringVar(&kept.again, "again", "", "the program of the second judge, which judges each history too")
 	settings := record.Settings{}
+	flags.BoolVar(&settings.Dense, "dense", false, "whether faults and leases are short, and faults many")
 	flags.StringVar(&settings.Module, "module", "", "the path of the module")
 	flags.Int64Var(&settings.Seed, "seed", time.Now().Unix(), "the seed of all choices")
 	flags.DurationVar(&settings.Length, "length", time.Minute, "how long each is")
@@ -33,13 +41,14 @@ func recordAll(args []string) error {
 	if !isFile(module) {
 		return fmt.Errorf("there is no module %s: build it (make build), and name it with -module", module)
 	}
+	kept.out = *out
 	wrong := 0
 	for _, settings.Program = range strings.Fields(*programs) {
 		for _, settings.Plan = range record.Plans {
 			if !chooses(*chosen, settings.Plan) {
 				continue
 			}
-			right, err := recordOne(settings, *out)
+			right, err := recordOne(settings, kept)
 			if err != nil {
 				return err
 			}
@@ -83,9 +92,14 @@ func chooses(chosen string, plan record.Plan) bool {
 	return false
 }
 
+// keeping says what is kept of histories.
+type keeping struct {
+	out, log, again string
+}
+
 // recordOne returns whether the verdict is what it must be.
-func recordOne(settings record.Settings, out string) (bool, error) {
-	name, err := recordFile(&settings, out)
+func recordOne(settings record.Settings, kept keeping) (bool, error) {
+	name, err := recordFile(&settings, kept.out)
 	if err != nil {
 		return false, err
 	}
@@ -93,12 +107,43 @@ func recordOne(settings record.Settings, out string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return isRight(verdict.Of(read), name, settings.Plan.Broken), nil
+	report := verdict.Of(read)
+	right, agrees := isRight(report, name, settings.Plan.Broken), false
+	if kept.again != "" {
+		if err := judgeAgain(kept.again, name, read); err != nil {
+			fmt.Println(err)
+		} else {
+			agrees = true
+		}
+		right = right && agrees
+	}
+	if kept.log == "" {
+		return right, nil
+	}
+	if err := runs.Of(read, report, agrees).Append(kept.log); err != nil || !right {
+		return right, err
+	}
+	return right, os.Remove(settings.Out)
+}
+
+// judgeAgain asks the second judge about a history.
+func judgeAgain(program, name string, read *history.History) error {
+	var segments bytes.Buffer
+	if err := writeSegments(json.NewEncoder(&segments), name, read); err != nil {
+		return err
+	}
+	second := exec.Command(program, "one")
+	second.Stdin = &segments
+	if said, err := second.CombinedOutput(); err != nil {
+		return fmt.Errorf("the second judge says of %s: %w: %s", name, err, said)
+	}
+	return nil
 }
 
 // recordFile records a history in a folder, and returns the file's name. The servers' data is kept if they failed.
 func recordFile(settings *record.Settings, out string) (string, error) {
-	name := fmt.Sprintf("%s-%s-%d.jsonl.gz", settings.Plan.Name, filepath.Base(settings.Program), settings.Seed)
+	dense := map[bool]string{true: "-dense"}[settings.Dense]
+	name := fmt.Sprintf("%s%s-%s-%d.jsonl.gz", settings.Plan.Name, dense, filepath.Base(settings.Program), settings.Seed)
 	settings.Out = filepath.Join(out, name)
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return name, err

@@ -1,4 +1,5 @@
-//! A second judge: reads what `judge export` prints, searches with another checker, and compares the verdicts.
+//! A second judge: reads what `judge export` prints, searches with another checker, and compares the verdicts. With the
+//! argument `one` that is a single history.
 
 mod model;
 
@@ -39,7 +40,9 @@ fn main() -> ExitCode {
         }
     }
     println!("{legal} segments are legal, {illegal} illegal; {differ} verdicts differ");
-    if differ == 0 && legal > 0 && illegal > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    // A single history may have no illegal segment.
+    let is_one = std::env::args().nth(1).as_deref() == Some("one");
+    if differ == 0 && legal > 0 && (is_one || illegal > 0) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn judge(segment: &Segment) -> &'static str {

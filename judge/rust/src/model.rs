@@ -115,7 +115,7 @@ impl State {
                 self.remember(op.class, op.token);
                 Some(self)
             }
-            "release unseen" => self.fits(op).then_some(self),
+            "release unseen" | "free" => self.fits(op).then_some(self),
             "gone" => Some(self),
             "read" | "write" | "fenced" | "unseen" => self.at_gate(op),
             _ => None,
