@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"palisade/judge/history"
+	"palisade/judge/servers"
 )
 
 // The faults.
@@ -22,6 +23,7 @@ const (
 	lockBreak = "break"
 	evict     = "evict"
 	stop      = "stop"
+	evictStop = "evict-stop"
 	restore   = "restore"
 	move      = "move"
 )
@@ -216,10 +218,10 @@ func (run *recording) hitServer(number int, fault string, short time.Duration, r
 	case promote:
 		return run.promote(short)
 	case evict:
-		// All keys go at the next command, since the server has no room for any.
-		_, _ = server.Do("CONFIG", "SET", "maxmemory", "1")
-		_, _ = server.Do("PING")
-		_, _ = server.Do("CONFIG", "SET", "maxmemory", "0")
+		evictAll(server)
+	case evictStop:
+		evictAll(server)
+		return server.Restart()
 	case stop:
 		return server.Restart()
 	case restore:
@@ -230,6 +232,13 @@ func (run *recording) hitServer(number int, fault string, short time.Duration, r
 		}
 	}
 	return nil
+}
+
+// evictAll lets all keys go at the next command, since the server has no room for any.
+func evictAll(server *servers.Server) {
+	_, _ = server.Do("CONFIG", "SET", "maxmemory", "1")
+	_, _ = server.Do("PING")
+	_, _ = server.Do("CONFIG", "SET", "maxmemory", "0")
 }
 
 func (run *recording) killAll() error {

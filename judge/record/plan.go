@@ -66,7 +66,7 @@ var Plans = []Plan{
 	{Name: "durable", About: "one node that loses nothing: kill -9, stops, cuts, delays", Nodes: 1, Strict: true, Faults: []string{kill, pause, cut, hold}},
 	{Name: "forgets", About: "one node without an AOF: the same, FLUSHALL, wall clocks", Nodes: 1, Forgets: true, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "promotions", About: "a master that dies and its replica that missed its last grants", Nodes: 1, Faults: []string{promote, pause, cut}},
-	{Name: "evicts", About: "one node whose locks are evicted to make room, clean stops, kill -9", Nodes: 1, Evicts: true, Faults: []string{evict, stop, kill}},
+	{Name: "evicts", About: "one node whose locks are evicted to make room, clean stops, kill -9", Nodes: 1, Evicts: true, Faults: []string{evict, evictStop, kill}},
 	{Name: "restored", About: "one node that is put back to a backup of itself, clean stops, kill -9", Nodes: 1, Faults: []string{restore, stop, kill}},
 	{Name: "cluster", About: "three masters that lose nothing, slots that move, stops and cuts, wall clocks apart", Nodes: 1, Masters: 3, Durable: true, Faults: []string{move, move, pause, cut, hold}},
 	{Name: "fail-overs", About: "a cluster whose masters die, and whose replicas missed the last grants", Nodes: 1, Masters: 3, Replicas: true, Durable: true,

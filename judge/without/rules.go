@@ -90,6 +90,12 @@ var Rules = []Rule{
 		"Arc::from(rand::random::<[u8; 20]>())", "Arc::from(std::process::id().to_le_bytes())"}}},
 }
 
+// IsDense returns whether faults and leases of the histories are short. Some rules concern what happens within a lease, which has to
+// last longer than a start of a server, or two changes of the set.
+func (rule Rule) IsDense() bool {
+	return rule.Name != "evicted-unproved" && rule.Name != "leases-end-first"
+}
+
 // Named returns the rule with this name.
 func Named(name string) (Rule, bool) {
 	for _, rule := range Rules {

@@ -81,7 +81,7 @@ func ruleNames() string {
 }
 
 func recordUntilIllegal(rule without.Rule, settings record.Settings, folder string, within time.Duration) (absence, error) {
-	settings.Agent, settings.Length = filepath.Join(filepath.Dir(settings.Module), "palisade"), piece
+	settings.Agent, settings.Length, settings.Dense = filepath.Join(filepath.Dir(settings.Module), "palisade"), piece, rule.IsDense()
 	for _, settings.Plan = range record.Plans {
 		if settings.Plan.Name == rule.Plan {
 			break
