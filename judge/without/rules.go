@@ -71,10 +71,6 @@ var Rules = []Rule{
 	{"majorities-meet", "crate", crate, []Change{{"quorum/src/ask.rs", "    nodes / 2 + 1\n", "    nodes / 2\n"}}},
 	{"from-the-send", "crate", crate, []Change{{"quorum/src/acquire.rs",
 		"let needed = majority(self.seats.len());", "self.start = now;\n        let needed = majority(self.seats.len());"}}},
-	{"answers-in-time", "crate", crate, []Change{{"quorum/src/held/mod.rs",
-		"Answer::Token(_) if took_part && same_server && now < self.valid_until => {", "Answer::Token(_) if took_part && same_server => {"}}},
-	{"answers-of-their-round", "crate", crate, []Change{{"quorum/src/held/mod.rs",
-		"(Ask::Extend { .. }, _) if round != self.rounds => vec![],", "(Ask::Extend { .. }, _) if round > self.rounds => vec![],"}}},
 	{"one-node-at-a-time", "members", all, []Change{
 		{"quorum/src/change.rs", "    if let Some(missing) = wanted", "    if present != wanted {\n        return Some(wanted.to_vec());\n    }\n    if let Some(missing) = wanted"},
 		{"core/src/members.rs", "if version > 1 && !self", "if version > u64::MAX - 1 && !self"}}},
