@@ -286,6 +286,64 @@ def test_two_resources_in_two_orders_cost_one_transaction(database: Database) ->
     assert sorted(ends, key=str) == ["40P01", None], ends
 
 
+def grant(token: int, mode: str) -> tuple[Any, ...]:
+    """Returns a grant of a mode, which names the number of a permit."""
+    kind, _, number = mode.partition(" ")
+    return (token, kind, int(number)) if number else (token, kind)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (("shared", "shared"), ("permit 1", "permit 2")),
+        (("shared", "shared"), ("exclusive", "exclusive")),
+        (("permit 1", "permit 2"), ("shared", "shared")),
+        (("permit 1", "permit 2"), ("exclusive", "exclusive")),
+        (("permit 1", "permit 2"), ("permit 2", "permit 1")),
+    ],
+    ids=str,
+)
+def test_of_two_transactions_that_pass_in_two_modes_one_fails(database: Database, first: Any, then: Any) -> None:
+    one, other = database.connect("app"), database.connect("app")
+    # Not the first time for any of them.
+    for mode in ("permit 1", "permit 2", "shared"):
+        assert attempt(one, *grant(NEW, mode)) is None
+    fence(one, *grant(NEW, first[0]))
+    fence(other, *grant(NEW, first[1]))
+    crossing = Later(one, fence, *grant(NEW, then[0]))
+    crossing.waits(database, for_=other)
+    meeting = Later(other, fence, *grant(NEW, then[1]))
+    ends = [state(crossing.end()), state(meeting.end())]
+    assert sorted(ends, key=str) == ["40P01", None], ends
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_transactions_that_pass_with_one_grant_each_wait_in_no_circle(database: Database, seed: int) -> None:
+    ends: list[str | None] = []
+
+    def holder(random: Random) -> None:
+        connection = database.connect("app")
+        for n in range(40):
+            mode = random.choice(["exclusive", "shared", "shared", *(f"permit {number}" for number in range(1, 5))])
+            shown = grant(OLD + 4 * n + random.randint(0, 8), mode)
+            try:
+                for _ in range(random.randint(1, 3)):
+                    fence(connection, *shown)
+                    connection.execute("SELECT pg_sleep(0.001)")
+                connection.commit()
+                ends.append(None)
+            except psycopg.Error as error:
+                connection.rollback()
+                ends.append(error.sqlstate)
+
+    threads = [threading.Thread(target=holder, args=(Random(100 * seed + n),)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(ends) == {None, "PF001"}, seed
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_each_grant_passes_or_is_refused_as_the_rule_says(database: Database, seed: int) -> None:
     app, rule = database.connect("app"), Rule()

@@ -68,6 +68,29 @@ def test_a_holder_of_postgresql_that_wakes_up_too_late_writes_nothing(
         assert price(connection) == 1
 
 
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT], ids=["killed", "restarted"])
+@pytest.mark.parametrize(
+    ("store", "end"),
+    [("postgresql, later", "refused PF001"), ("postgresql, in its transaction", "refused 57P01")],
+    ids=["before its transaction", "in its transaction"],
+)
+def test_a_holder_that_wakes_up_after_postgresql_has_recovered_writes_nothing(
+    a_node: Node, database: Database, key: str, store: str, end: str, by: signal.Signals
+) -> None:
+    where = f"host={database.cluster.folder} dbname={database.name} user=app"
+    with holder(a_node.url, key, store, where) as program, Palisade(a_node.url) as locks:
+        stop(program, a_node, key)
+        # What it has begun is undone, and what comes then stays.
+        database.cluster.restart(by)
+        with locks.lock(key) as lock, database.connect("app") as connection:
+            fence(connection, lock.token)
+            connection.execute("UPDATE prices SET price = 1")
+        database.cluster.restart(by)
+        assert wake(program) == end
+    with database.connect("app") as connection:
+        assert price(connection) == 1
+
+
 def test_a_holder_of_sqlite_that_wakes_up_too_late_writes_nothing(a_node: Node, key: str, tmp_path: Path) -> None:
     shop = Shop(tmp_path / "shop.db")
     shop.furnish("wal")

@@ -21,6 +21,8 @@ def write(store: str, where: str, token: int) -> None:
         wait_for_word("ready")
         db.execute("UPDATE prices SET price = ? WHERE item = 'apples'", (token,))
         return
+    if store == "postgresql, later":
+        wait_for_word("ready")
     with psycopg.connect(where) as connection:
         if store == "postgresql":
             wait_for_word("ready")
