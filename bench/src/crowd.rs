@@ -135,7 +135,7 @@ pub fn measure(server: &Path, module: &Path, waiting: usize, times: u32, budgets
     ));
     table.note(
         "While a bystander watches, in turns of its own, nobody reads answers. It sends a GET every 200 us, timed \
-         from when it was due. Only the readers of Redisson's way have to read then, to ask for the lock.",
+         from when it was due. Only Redisson's clients read meanwhile: each needs its message to ask for the lock.",
     );
     table.note(
         "Redisson's readers receive messages and ask over one connection, in RESP3; its own clients have a second one \

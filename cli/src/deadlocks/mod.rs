@@ -42,7 +42,7 @@ struct Found {
     deadlocks: Vec<Vec<Member>>,
     /// The number of locks with waiters that were inspected.
     locks: usize,
-    /// The number of holders and waiters of these locks.
+    /// The number of holders and waiters of the inspected locks.
     parties: usize,
     /// The number of holders and waiters without a holder id, whose deadlocks cannot be seen.
     unnamed: usize,

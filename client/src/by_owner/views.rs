@@ -216,7 +216,8 @@ impl Views {
     }
 }
 
-/// Returns the grant that the nodes with one attempt agree on.
+/// Combines the grants that nodes show for one attempt: the newest note, the largest token, and the lease that a
+/// majority still has.
 fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
     let needed = majority(nodes);
     let kth = |mut values: Vec<u64>| {

@@ -40,7 +40,7 @@ pub fn describe() {
     describe_histogram!(NODE_RESPONSE, Unit::Seconds, "How long a node took to answer a request that does not wait.");
 }
 
-/// The class of an acquisition, and its rounds so far.
+/// The label `class` of an acquisition's metrics, and the number of rounds that the acquisition has taken so far.
 #[derive(Clone, Debug)]
 pub struct Class {
     name: SharedString,

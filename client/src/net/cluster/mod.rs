@@ -143,7 +143,8 @@ impl Cluster {
     /// Returns the cluster's id, which is the lowest of its masters' ids, once each master is connected or has failed.
     ///
     /// # Errors
-    /// No master answers; or one of them, or the cluster itself, cannot be a node.
+    /// There is no map of the cluster, no master is connected, or a master has failed permanently, for example because
+    /// it lacks the module.
     pub async fn connected(&self, by: Instant) -> Result<NodeId, Why> {
         let map = self.map(by).await?;
         let (mut lowest, mut last) = (None, None);

@@ -369,7 +369,8 @@ impl<T: Waits> Claim<T> {
         self.line.called.notified().await;
     }
 
-    /// Records that the follower runs.
+    /// Records that the follower, the task that serves the connection, has just run, so that the client's thread does
+    /// not do its work.
     pub fn mark_running(&self) {
         if let Some(follower) = &mut self.line.state().follower {
             (follower.silent, follower.missed) = (0, 0);
