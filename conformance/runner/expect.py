@@ -42,10 +42,11 @@ class World:
     # An agent: some of its nodes grant later than it answers, so that leases there end later; and it tells what may be relied on.
     is_quorum: bool = False
 
-    def since(self, step: str) -> tuple[float, float]:
-        """The least and the most of the ms between what the server did in `step` and what it did just now."""
+    def since(self, step: str, until: str | None = None) -> tuple[float, float]:
+        """The least and the most of the ms between what the server did in `step` and what it did in `until`, or just now."""
         before = self.moments[step]
-        return max(0.0, self.now.sent - before.answered), self.now.answered - before.sent
+        after = self.moments[until] if until else self.now
+        return max(0.0, after.sent - before.answered), after.answered - before.sent
 
 
 def check(expected: object, got: Reply, world: World) -> None:
@@ -76,7 +77,7 @@ def check(expected: object, got: Reply, world: World) -> None:
         case dict():
             if "save" in expected:
                 demand(got.kind in ("integer", "text"), "something to save", got)
-            [(form, what)] = [item for item in expected.items() if item[0] not in ("save", "says", "in_order")]
+            [(form, what)] = [item for item in expected.items() if item[0] not in ("save", "says", "in_order", "until")]
             FORMS[form](what, expected, got, world)
             if "save" in expected:
                 world.saved.save(expected["save"], got.value)
@@ -114,9 +115,9 @@ def lease(what, _expected, got, world):
     demand(got.kind == "integer" and from_ms <= got.value <= to_ms, shown, got)
 
 
-def age(since, _expected, got, world):
-    """How long ago `since` was."""
-    least, most = world.since(since)
+def age(since, expected, got, world):
+    """How long ago `since` was, or how long before `until`."""
+    least, most = world.since(since, expected.get("until"))
     least = 0 if world.is_quorum else least * (1 - DRIFT) - ROUNDING_MS
     shown = f"{max(0, math.floor(least))} to {math.ceil(most) + ROUNDING_MS} ms"
     demand(got.kind == "integer" and least <= got.value <= most * (1 + DRIFT) + ROUNDING_MS, shown, got)
