@@ -284,9 +284,9 @@ setup-java: setup ## Say how to get what the package for Java is built with, whe
 	@$(HAS_JAVA) || { echo "A JDK of version 17 or later, or Maven, is missing: apt-get install maven openjdk-17-jdk-headless, then try again." >&2; exit 1; }
 
 .PHONY: test-java
-test-java: setup ## Compile the package for Java without a warning, and test it on a real server: half a minute
+test-java: setup ## Compile the package for Java without a warning, and test it on real servers and on an agent with five nodes: a minute
 	@if $(HAS_JAVA); then \
-	  cargo build --quiet --package palisade; \
+	  cargo build --quiet --package palisade --package palisade-cli; \
 	  mvn --quiet --batch-mode --file java test; \
 	else $(WITHOUT_JAVA); fi
 

@@ -2,8 +2,8 @@
 module palisade.locks {
 
     requires transitive lettuce.core;
+    requires io.netty.buffer;
 
     exports palisade.locks;
-
 
 }

@@ -1,5 +1,6 @@
 package palisade.locks;
 
+import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
@@ -17,7 +18,7 @@ final class Held {
 
     private final Connections connections;
 
-    private final Consumer<Held> forget;
+    private final Outside outside;
 
     private final CompletableFuture<Loss> lost = new CompletableFuture<>();
 
@@ -33,15 +34,25 @@ final class Held {
     private Runnable timer = () -> {
     };
 
+    /**
+     * What hears of a held lock.
+     *
+     * @param forget hears of its end
+     * @param listening hears of all that metrics count
+     * @param kind its kind, for the listener
+     */
+    record Outside(Consumer<Held> forget, Listening listening, LockListener.Kind kind) {
+    }
+
     Held(Connections connections, Acquisition acquisition, Attempt.Grant grant, List<String> mode, LockOptions options,
-            Consumer<Held> forget) {
+            Outside outside) {
         this.connections = connections;
         this.acquisition = acquisition;
         this.number = grant.number();
         this.token = grant.token();
         this.mode = mode;
-        this.forget = forget;
-        this.lease = new Lease(options.ttl().toNanos(), options.autoExtend(), options.maxHold().toNanos(), grant.validUntil(),
+        this.outside = outside;
+        this.lease = new Lease(options.ttl().toNanos(), options.autoExtend(), options.maxHold(), grant.validUntil(),
                 Clock.now());
     }
 
@@ -67,7 +78,10 @@ final class Held {
             }
             ttl = lease.checkTtl(now);
         }
-        extend(ttl, true).whenComplete((done, failure) -> keep());
+        extend(ttl, true).whenComplete((done, failure) -> {
+            outside.listening.report(to -> to.extended(outside.kind, failure == null));
+            keep();
+        });
     }
 
     /** Requests a lease of {@code ttl} from now. */
@@ -192,14 +206,21 @@ final class Held {
         return new Hold(level, level == 1, valid);
     }
 
-    /** Leaves the lock to the end of its lease if it is valid, and was held for less than {@code least}. */
-    synchronized boolean leave(long least) {
+    /** Ends the extensions of a valid lock that was held for less than {@code least}. Returns what is left of that, in ns, or 0. */
+    synchronized long leave(long least) {
         long now = Clock.now();
-        if (end != null || lease.validFor(now) == 0 || now - lease.since() >= least) {
-            return false;
+        long left = least - (now - lease.since());
+        if (end != null || lease.validFor(now) == 0 || left <= 0) {
+            return 0;
         }
         finish(new ReleasedException());
-        return true;
+        return left;
+    }
+
+    /** Ends the extensions of a valid lock, and leaves it to another program. Throws why it is no longer held. */
+    synchronized void abandon() {
+        check();
+        finish(new ReleasedException());
     }
 
     private void loseIfOver(long now) {
@@ -216,7 +237,10 @@ final class Held {
         }
         end = why.of(acquisition.key());
         timer.run();
-        forget.accept(this);
+        outside.forget.accept(this);
+        Duration heldFor = Duration.ofNanos(Clock.now() - lease.since());
+        outside.listening.report(why instanceof LockLostException known
+                ? to -> to.lost(outside.kind, heldFor, known.loss().reason()) : to -> to.released(outside.kind, heldFor));
         connections.callers.execute(() -> {
             if (why instanceof LockLostException known) {
                 lost.complete(known.loss());

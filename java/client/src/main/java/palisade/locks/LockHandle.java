@@ -1,8 +1,11 @@
 package palisade.locks;
 
+import io.lettuce.core.api.StatefulConnection;
+import io.lettuce.core.api.StatefulRedisConnection;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.LongUnaryOperator;
 import java.util.function.Supplier;
 
 /**
@@ -118,7 +121,7 @@ public final class LockHandle implements AutoCloseable {
      * @see #extend(Duration)
      */
     public CompletableFuture<Void> extendAsync(Duration ttl) {
-        return Waits.forCaller(extending(ttl), connections.callers);
+        return forCaller(extending(ttl));
     }
 
     private CompletableFuture<Void> extending(Duration ttl) {
@@ -143,7 +146,7 @@ public final class LockHandle implements AutoCloseable {
      * @see #reenter()
      */
     public CompletableFuture<LockHandle> reenterAsync() {
-        return Waits.forCaller(reentering(), connections.callers);
+        return forCaller(reentering());
     }
 
     private CompletableFuture<LockHandle> reentering() {
@@ -206,6 +209,29 @@ public final class LockHandle implements AutoCloseable {
         });
     }
 
+    /** Replaces the note, with a number that {@code next} gives behind one that is already there. */
+    CompletableFuture<Void> noting(String note, LongUnaryOperator next) {
+        return unlessReleased(() -> noteBehind(note, 0, next));
+    }
+
+    private CompletableFuture<Void> noteBehind(String note, long there, LongUnaryOperator next) {
+        held.check();
+        long number = next.applyAsLong(there);
+        return asking(List.of("LOCK.NOTE", key(), owner(), note, "SEQ", String.valueOf(number))).thenCompose(reply -> {
+            if (reply == null) {
+                held.lose(LossReason.TAKEN_AWAY);
+                held.check();
+            }
+            long current = Replies.toInteger(reply);
+            // A later note is already there, so the server ignored this one: the next goes behind that.
+            return current == number ? CompletableFuture.completedFuture(null) : noteBehind(note, current, next);
+        });
+    }
+
+    <T> CompletableFuture<T> forCaller(CompletableFuture<T> future) {
+        return Waits.forCaller(future, connections.callers);
+    }
+
     private CompletableFuture<Object> asking(List<String> words) {
         return connections.ask(connections.answerWithin.toNanos(), words).thenApply(Connections.Answer::reply);
     }
@@ -237,7 +263,7 @@ public final class LockHandle implements AutoCloseable {
      * @see #release()
      */
     public CompletableFuture<Release> releaseAsync() {
-        return Waits.forCaller(releasing(), connections.callers);
+        return forCaller(releasing());
     }
 
     private synchronized CompletableFuture<Release> releasing() {
@@ -280,23 +306,81 @@ public final class LockHandle implements AutoCloseable {
         }
     }
 
-    /** Leaves the lock to the end of its lease if it was held for less than {@code least}; closes it otherwise. */
-    void leaveUntil(Duration least) {
+    /**
+     * Releases the lock as {@link #close()} does, but {@code least} after its grant at the earliest. A job that many hosts start is
+     * so kept from running twice, if their clocks differ by less. The call does not wait: the release follows in the background,
+     * and if the program ends before, the lease runs out. So the ttl must be {@code least} or longer.
+     *
+     * @param least the time from the grant
+     * @throws LockLostException if the lock was lost before
+     */
+    public void closeNotBefore(Duration least) {
         synchronized (this) {
-            if (released == null && held.leave(least.toNanos())) {
+            long left = released == null ? held.leave(least.toNanos()) : 0;
+            if (left > 0) {
                 released = CompletableFuture.completedFuture(Release.HELD);
+                connections.after(left, () -> releasing.giveBack(held.acquisition, null));
                 return;
             }
         }
         close();
     }
 
-    /** Returns the words that say to a gate which grant this is. */
-    List<String> mode() {
-        return held.mode();
+    /**
+     * Leaves the lock to another program: gives the lease its full length once more, and then neither extends nor releases it.
+     * That program takes over by {@link Palisade#adopt(HandOver)}, before the lease ends. Re-entered handles end too.
+     *
+     * @return what the other program needs
+     */
+    public HandOver handOver() {
+        return Waits.join(handingOver());
     }
 
-    private synchronized boolean isReleased() {
+    /**
+     * Leaves the lock to another program.
+     *
+     * @return what the other program needs
+     * @see #handOver()
+     */
+    public CompletableFuture<HandOver> handOverAsync() {
+        return forCaller(handingOver());
+    }
+
+    private CompletableFuture<HandOver> handingOver() {
+        return Waits.named(key(), extending(Duration.ofNanos(held.acquisition.ttl())).thenApply(done -> {
+            abandon();
+            return new HandOver(key(), owner(), token());
+        }));
+    }
+
+    /** Ends the extensions, and releases nothing. */
+    synchronized void abandon() {
+        if (released != null) {
+            throw new ReleasedException();
+        }
+        held.abandon();
+        released = CompletableFuture.completedFuture(Release.HELD);
+    }
+
+    /**
+     * Returns a connection to the data whose commands pass a gate with the token of this lock: a server that has seen a newer
+     * holder does not run them. {@code sync()}, {@code async()} and {@code reactive()} of it are those of Lettuce. Closing it
+     * closes nothing. It has no transactions.
+     * <p>
+     * A refusal is a {@link FencedException} or a {@link LockLostException}: nothing was done, so stop. Of a lock that is known to
+     * be lost, or was released, nothing is sent. Other errors are those of Lettuce.
+     *
+     * @param <K> the type of keys
+     * @param <V> the type of values
+     * @param data a connection to the server of the data, which needs the module
+     * @param gate a gate there
+     * @return the connection
+     */
+    public <K, V> StatefulRedisConnection<K, V> fenced(StatefulConnection<K, V> data, Gate gate) {
+        return new FencedConnection<>(data, new Passing(this, held, gate));
+    }
+
+    synchronized boolean isReleased() {
         return released != null;
     }
 

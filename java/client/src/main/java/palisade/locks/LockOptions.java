@@ -15,7 +15,9 @@ public final class LockOptions {
     static final Duration TTL_LEAST = Duration.ofMillis(100);
 
     private static final LockOptions DEFAULTS =
-            new LockOptions(Duration.ofSeconds(10), null, Note.DEFAULT, null, true, Duration.ofHours(1));
+            new LockOptions(Duration.ofSeconds(10), null, Note.DEFAULT, null, true, null, "default");
+
+    private static final Duration MAX_HOLD = Duration.ofHours(1);
 
     private final Duration ttl;
 
@@ -27,15 +29,20 @@ public final class LockOptions {
 
     private final boolean autoExtend;
 
+    /** {@code null} if none was set. */
     private final Duration maxHold;
 
-    private LockOptions(Duration ttl, Duration wait, String note, String holder, boolean autoExtend, Duration maxHold) {
+    private final String lockClass;
+
+    private LockOptions(Duration ttl, Duration wait, String note, String holder, boolean autoExtend, Duration maxHold,
+            String lockClass) {
         this.ttl = ttl;
         this.wait = wait;
         this.note = note;
         this.holder = holder;
         this.autoExtend = autoExtend;
         this.maxHold = maxHold;
+        this.lockClass = lockClass;
     }
 
     /**
@@ -55,7 +62,7 @@ public final class LockOptions {
      * @return the changed options
      */
     public LockOptions ttl(Duration ttl) {
-        return new LockOptions(checkTtl(ttl), wait, note, holder, autoExtend, maxHold);
+        return new LockOptions(checkTtl(ttl), wait, note, holder, autoExtend, maxHold, lockClass);
     }
 
     /**
@@ -65,7 +72,8 @@ public final class LockOptions {
      * @return the changed options
      */
     public LockOptions waitUpTo(Duration limit) {
-        return new LockOptions(ttl, within("waitUpTo", limit, Duration.ZERO, DAY), note, holder, autoExtend, maxHold);
+        Duration most = within("waitUpTo", limit, Duration.ZERO, DAY);
+        return new LockOptions(ttl, most, note, holder, autoExtend, maxHold, lockClass);
     }
 
     /**
@@ -80,7 +88,7 @@ public final class LockOptions {
         if (bytes > Note.BYTES_MAX) {
             throw new IllegalArgumentException("the note must be at most " + Note.BYTES_MAX + " bytes long, not " + bytes);
         }
-        return new LockOptions(ttl, wait, note, holder, autoExtend, maxHold);
+        return new LockOptions(ttl, wait, note, holder, autoExtend, maxHold, lockClass);
     }
 
     /**
@@ -95,7 +103,7 @@ public final class LockOptions {
             throw new IllegalArgumentException("the holder id must be 1 to 64 letters, digits, . _ : / @ + or -, not \""
                     + Note.printable(id) + '"');
         }
-        return new LockOptions(ttl, wait, note, id, autoExtend, maxHold);
+        return new LockOptions(ttl, wait, note, id, autoExtend, maxHold, lockClass);
     }
 
     /**
@@ -105,18 +113,34 @@ public final class LockOptions {
      * @return the changed options
      */
     public LockOptions autoExtend(boolean extend) {
-        return new LockOptions(ttl, wait, note, holder, extend, maxHold);
+        return new LockOptions(ttl, wait, note, holder, extend, maxHold, lockClass);
     }
 
     /**
-     * Limits how long the lease is extended: a holder that hangs then loses the lock. An hour by default.
+     * Limits how long the lease is extended: a holder that hangs then loses the lock. An hour by default; a leader has no limit.
      *
      * @param most at least zero
      * @return the changed options
      */
     public LockOptions maxHold(Duration most) {
         return new LockOptions(ttl, wait, note, holder, autoExtend,
-                within("maxHold", most, Duration.ZERO, Duration.ofDays(36_500)));
+                within("maxHold", most, Duration.ZERO, Duration.ofDays(36_500)), lockClass);
+    }
+
+    /**
+     * Sets the class of the lock for a {@link LockListener}, such as {@code orders} for {@code orders:42}: names of locks are
+     * unlimited. {@code default} by default.
+     *
+     * @param name the class; one of few
+     * @return the changed options
+     */
+    public LockOptions lockClass(String name) {
+        return new LockOptions(ttl, wait, note, holder, autoExtend, maxHold, Objects.requireNonNull(name, "name"));
+    }
+
+    /** Returns the same without a limit of the hold, unless one is set. */
+    LockOptions ofLeader() {
+        return maxHold != null ? this : maxHold(Duration.ofDays(36_500));
     }
 
     Duration ttl() {
@@ -139,8 +163,13 @@ public final class LockOptions {
         return autoExtend;
     }
 
-    Duration maxHold() {
-        return maxHold;
+    /** Returns the limit of the hold, in ns. */
+    long maxHold() {
+        return (maxHold == null ? MAX_HOLD : maxHold).toNanos();
+    }
+
+    String lockClass() {
+        return lockClass;
     }
 
     static Duration checkTtl(Duration ttl) {

@@ -27,9 +27,19 @@ public final class NotAcquiredException extends PalisadeException {
     private final transient Holder holder;
 
     NotAcquiredException(Reason reason, long waited, Holder holder) {
-        super(describe(reason, waited, holder));
+        this(reason, holder, describe(reason, waited, holder));
+    }
+
+    private NotAcquiredException(Reason reason, Holder holder, String message) {
+        super(message);
         this.reason = reason;
         this.holder = holder;
+    }
+
+    /** Returns the exception of the old one of two locks. */
+    static NotAcquiredException ofOld(long waited) {
+        Reason reason = waited == 0 ? Reason.HELD : Reason.TIMED_OUT;
+        return new NotAcquiredException(reason, null, "of two locks, the old one: " + describe(reason, waited, null));
     }
 
     private static String describe(Reason reason, long waited, Holder holder) {

@@ -4,15 +4,13 @@ import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.resource.ClientResources;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.HashSet;
+import java.util.Collection;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
-import java.util.Set;
-import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
+import java.util.concurrent.locks.Lock;
 
 /**
  * Has locks on one server with the Palisade module, or on several through a {@code palisade agent}. Any number of threads may
@@ -23,26 +21,11 @@ import java.util.concurrent.Executor;
  */
 public final class Palisade implements AutoCloseable {
 
-    private final Connections connections;
-
-    private final Releasing releasing;
-
-    private final Watching watching;
-
-    private final LockOptions defaults;
-
-    private final Set<Held> held = new HashSet<>();
-
-    private final Set<Attempt> attempts = new HashSet<>();
-
-    private boolean closed;
+    private final Locking locking;
 
     private Palisade(Transport transport, Builder from) {
-        this.connections = new Connections(transport, from.answerWithin, from.executor);
-        this.releasing = new Releasing(connections);
-        this.watching = new Watching(connections);
-        this.defaults = from.defaults;
-        transport.onTakenAway(this::takenAway);
+        Connections connections = new Connections(transport, from.answerWithin, from.executor);
+        this.locking = new Locking(connections, from.defaults, from.listener);
     }
 
     /**
@@ -102,6 +85,9 @@ public final class Palisade implements AutoCloseable {
 
         private ClientOptions options = ClientOptions.create();
 
+        private LockListener listener = new LockListener() {
+        };
+
         private Builder(RedisURI uri, Transport transport) {
             this.uri = uri;
             this.transport = transport;
@@ -138,6 +124,17 @@ public final class Palisade implements AutoCloseable {
          */
         public Builder executor(Executor executor) {
             this.executor = Objects.requireNonNull(executor, "executor");
+            return this;
+        }
+
+        /**
+         * Sets who hears of all locks, as for metrics.
+         *
+         * @param listener the listener
+         * @return this
+         */
+        public Builder listener(LockListener listener) {
+            this.listener = Objects.requireNonNull(listener, "listener");
             return this;
         }
 
@@ -182,7 +179,7 @@ public final class Palisade implements AutoCloseable {
      * @throws InterruptedException if the thread is interrupted: the wait is given up, and nothing stays behind
      */
     public LockHandle lock(String key) throws InterruptedException {
-        return lock(key, defaults);
+        return lock(key, locking.defaults);
     }
 
     /**
@@ -196,7 +193,7 @@ public final class Palisade implements AutoCloseable {
      * @see #lock(String)
      */
     public LockHandle lock(String key, LockOptions options) throws InterruptedException {
-        return take(key, List.of(), options);
+        return locking.take(key, List.of(), options);
     }
 
     /**
@@ -208,7 +205,7 @@ public final class Palisade implements AutoCloseable {
      * @see #lock(String)
      */
     public CompletableFuture<LockHandle> lockAsync(String key, LockOptions options) {
-        return takeAsync(key, List.of(), options);
+        return locking.takeAsync(key, List.of(), options);
     }
 
     /**
@@ -219,7 +216,7 @@ public final class Palisade implements AutoCloseable {
      * @throws InterruptedException if the thread is interrupted
      */
     public Optional<LockHandle> tryLock(String key) throws InterruptedException {
-        return tryLock(key, defaults);
+        return tryLock(key, locking.defaults);
     }
 
     /**
@@ -231,7 +228,7 @@ public final class Palisade implements AutoCloseable {
      * @throws InterruptedException if the thread is interrupted
      */
     public Optional<LockHandle> tryLock(String key, LockOptions options) throws InterruptedException {
-        return tryTake(key, List.of(), options);
+        return locking.tryTake(key, List.of(), options, Duration.ZERO);
     }
 
     /**
@@ -244,7 +241,7 @@ public final class Palisade implements AutoCloseable {
      * @throws InterruptedException if the thread is interrupted: the wait is given up, and nothing stays behind
      */
     public LockHandle readLock(String key, LockOptions options) throws InterruptedException {
-        return take(key, List.of("SHARED"), options);
+        return locking.take(key, List.of("SHARED"), options);
     }
 
     /**
@@ -256,7 +253,7 @@ public final class Palisade implements AutoCloseable {
      * @see #readLock(String, LockOptions)
      */
     public LockHandle readLock(String key) throws InterruptedException {
-        return readLock(key, defaults);
+        return readLock(key, locking.defaults);
     }
 
     /**
@@ -268,7 +265,7 @@ public final class Palisade implements AutoCloseable {
      * @see #readLock(String, LockOptions)
      */
     public CompletableFuture<LockHandle> readLockAsync(String key, LockOptions options) {
-        return takeAsync(key, List.of("SHARED"), options);
+        return locking.takeAsync(key, List.of("SHARED"), options);
     }
 
     /**
@@ -279,7 +276,93 @@ public final class Palisade implements AutoCloseable {
      * @return the semaphore
      */
     public Semaphore semaphore(String key, int limit) {
-        return new Semaphore(this, key, limit);
+        return new Semaphore(locking, key, limit);
+    }
+
+    /**
+     * Returns an election.
+     *
+     * @param name its name, which is that of its lock
+     * @return the election
+     */
+    public Election election(String name) {
+        return new Election(locking, name);
+    }
+
+    /**
+     * Acquires several locks, all or none, waiting for each in turn.
+     *
+     * @param keys their names; one that is named twice is acquired once
+     * @return the locks
+     * @throws InterruptedException if the thread is interrupted: the wait is given up, and nothing stays behind
+     * @see #lockAll(Collection, LockOptions)
+     */
+    public LockGroup lockAll(Collection<String> keys) throws InterruptedException {
+        return lockAll(keys, locking.defaults);
+    }
+
+    /**
+     * Acquires several locks, all or none, one after the other in the order of their bytes. So callers that acquire several like
+     * this never wait for each other in a circle; that holds only for callers without other locks.
+     *
+     * @param keys their names; one that is named twice is acquired once
+     * @param options how to wait for all together, and how to keep each
+     * @return the locks
+     * @throws InterruptedException if the thread is interrupted: the wait is given up, and nothing stays behind
+     * @throws NotAcquiredException of the first one that was not free in time
+     */
+    public LockGroup lockAll(Collection<String> keys, LockOptions options) throws InterruptedException {
+        return LockGroup.acquire(locking, keys, options);
+    }
+
+    /**
+     * Takes over a lock that another program has handed over, and keeps it.
+     *
+     * @param from what {@link LockHandle#handOver()} returned there
+     * @return the held lock
+     * @throws LockLostException if the lock was no longer held with that token
+     */
+    public LockHandle adopt(HandOver from) {
+        return adopt(from, locking.defaults);
+    }
+
+    /**
+     * Takes over a lock that another program has handed over, and keeps it: who enqueues a job takes the lock, and the worker
+     * releases it. The lock must be exclusive.
+     *
+     * @param from what {@link LockHandle#handOver()} returned there
+     * @param options how to keep it; their wait and their note do not count
+     * @return the held lock
+     * @throws LockLostException if the lock was no longer held with that token
+     */
+    public LockHandle adopt(HandOver from, LockOptions options) {
+        return Waits.join(locking.adopt(from, options));
+    }
+
+    /**
+     * Takes over a lock that another program has handed over, and keeps it.
+     *
+     * @param from what {@link LockHandle#handOver()} returned there
+     * @param options how to keep it
+     * @return the held lock
+     * @see #adopt(HandOver, LockOptions)
+     */
+    public CompletableFuture<LockHandle> adoptAsync(HandOver from, LockOptions options) {
+        return Waits.forCaller(locking.adopt(from, options), locking.connections.callers);
+    }
+
+    /**
+     * Acquires both locks of a resource, while programs move from another library to this one: the old one first, everywhere.
+     *
+     * @param old the old lock
+     * @param key the name of the new one; another name than that of the old one, if both are on one server
+     * @param options how to wait for both together, and how to keep the new one
+     * @return both locks
+     * @throws InterruptedException if the thread is interrupted: neither stays held
+     * @throws NotAcquiredException if one was not free in time; then neither is held
+     */
+    public DualLock lockBoth(Lock old, String key, LockOptions options) throws InterruptedException {
+        return DualLock.acquire(Objects.requireNonNull(old, "old"), locking, key, options);
     }
 
     /**
@@ -305,7 +388,7 @@ public final class Palisade implements AutoCloseable {
     /**
      * Runs work if the lock is free, and skips it otherwise. The lock stays held for at least {@code minHold} from its grant,
      * even if the work takes less: so hosts whose clocks differ by less than that do not run one job twice. The call does not
-     * wait for that time; the lease runs out by itself. Longer work runs under a lock that is extended as usual.
+     * wait for that time: the release follows in the background. Longer work runs under a lock that is extended as usual.
      *
      * @param <T> what the work returns
      * @param <E> what it throws
@@ -321,7 +404,7 @@ public final class Palisade implements AutoCloseable {
             throws E, InterruptedException {
         Objects.requireNonNull(work, "work");
         Duration least = LockOptions.within("minHold", minHold, LockOptions.TTL_LEAST, LockOptions.DAY);
-        Optional<LockHandle> lock = tryTake(key, List.of(), defaults, least);
+        Optional<LockHandle> lock = locking.tryTake(key, List.of(), locking.defaults, least);
         if (lock.isEmpty()) {
             return Optional.empty();
         }
@@ -330,136 +413,14 @@ public final class Palisade implements AutoCloseable {
             result = work.run(lock.get());
         } catch (Throwable e) {
             try {
-                lock.get().leaveUntil(least);
+                lock.get().closeNotBefore(least);
             } catch (PalisadeException also) {
                 e.addSuppressed(also);
             }
             throw e;
         }
-        lock.get().leaveUntil(least);
+        lock.get().closeNotBefore(least);
         return Optional.ofNullable(result);
-    }
-
-    LockOptions defaults() {
-        return defaults;
-    }
-
-    LockHandle take(String key, List<String> mode, LockOptions options) throws InterruptedException {
-        Taking taking = begin(key, mode, options, Duration.ZERO, Note.flowOfThread());
-        return Waits.get(taking.lock, taking::giveUp);
-    }
-
-    Optional<LockHandle> tryTake(String key, List<String> mode, LockOptions options) throws InterruptedException {
-        return tryTake(key, mode, options, Duration.ZERO);
-    }
-
-    private Optional<LockHandle> tryTake(String key, List<String> mode, LockOptions options, Duration minHold)
-            throws InterruptedException {
-        Taking taking = begin(key, mode, options.waitUpTo(Duration.ZERO), minHold, Note.flowOfThread());
-        try {
-            return Optional.of(Waits.get(taking.lock, taking::giveUp));
-        } catch (NotAcquiredException e) {
-            if (e.reason() == NotAcquiredException.Reason.HELD) {
-                return Optional.empty();
-            }
-            throw e;
-        }
-    }
-
-    CompletableFuture<LockHandle> takeAsync(String key, List<String> mode, LockOptions options) {
-        Taking taking = begin(key, mode, options, Duration.ZERO, Note.newFlow());
-        CompletableFuture<LockHandle> own = Waits.forCaller(taking.lock, connections.callers);
-        own.whenComplete((lock, failure) -> {
-            if (own.isCancelled()) {
-                taking.giveUp(new CancellationException("the wait was given up"));
-            }
-        });
-        return own;
-    }
-
-    private record Taking(Attempt attempt, CompletableFuture<LockHandle> lock) {
-
-        void giveUp(Throwable why) {
-            attempt.cancel(why);
-            // A grant that came first belongs to nobody.
-            lock.thenAccept(LockHandle::releaseAsync);
-        }
-
-    }
-
-    private Taking begin(String key, List<String> mode, LockOptions options, Duration minHold, String flow) {
-        Objects.requireNonNull(key, "key");
-        Acquisition wanted = Acquisition.of(key, Math.max(options.ttl().toNanos(), minHold.toNanos()));
-        String note = Note.withHolder(options.note(), options.holderId().orElse(flow));
-        List<String> words = new ArrayList<>(mode);
-        if (!note.isEmpty()) {
-            words.addAll(List.of("NOTE", note));
-        }
-        Attempt attempt = new Attempt(connections, releasing, wanted, words,
-                options.waitLimit().map(Duration::toNanos).orElse(Clock.NEVER));
-        CompletableFuture<LockHandle> lock = new CompletableFuture<>();
-        if (register(attempt)) {
-            attempt.run().whenComplete((grant, failure) -> {
-                unregister(attempt);
-                if (failure != null) {
-                    lock.completeExceptionally(Refusals.unwrap(failure));
-                } else {
-                    hold(lock, wanted, grant, mode, options);
-                }
-            });
-        } else {
-            lock.completeExceptionally(new ClosedException());
-        }
-        return new Taking(attempt, Waits.named(key, lock));
-    }
-
-    private synchronized boolean register(Attempt attempt) {
-        return !closed && attempts.add(attempt);
-    }
-
-    private synchronized void unregister(Attempt attempt) {
-        attempts.remove(attempt);
-    }
-
-    /** Keeps a granted lock from now on. */
-    private void hold(CompletableFuture<LockHandle> lock, Acquisition acquired, Attempt.Grant grant, List<String> mode,
-            LockOptions options) {
-        Held kept = new Held(connections, acquired, grant, modeOfGate(mode, grant), options, this::forget);
-        boolean late;
-        synchronized (this) {
-            late = closed;
-            if (!late) {
-                held.add(kept);
-            }
-        }
-        if (late) {
-            releasing.giveBack(acquired, null);
-            lock.completeExceptionally(new ClosedException());
-            return;
-        }
-        kept.keep();
-        watching.watch(kept);
-        lock.complete(new LockHandle(kept, connections, releasing));
-    }
-
-    /** Returns the mode as a gate knows it: a single permit is an exclusive lock there. */
-    private static List<String> modeOfGate(List<String> mode, Attempt.Grant grant) {
-        if (grant.number() == 0) {
-            return mode;
-        }
-        return mode.get(1).equals("1") ? List.of() : List.of("PERMIT", String.valueOf(grant.number()));
-    }
-
-    private synchronized void forget(Held one) {
-        held.remove(one);
-    }
-
-    private void takenAway(String key) {
-        List<Held> all;
-        synchronized (this) {
-            all = held.stream().filter(one -> one.acquisition.key().equals(key)).toList();
-        }
-        all.forEach(one -> one.lose(LossReason.TAKEN_AWAY));
     }
 
     /**
@@ -468,19 +429,11 @@ public final class Palisade implements AutoCloseable {
      */
     @Override
     public void close() {
-        List<Held> all;
-        List<Attempt> waits;
-        synchronized (this) {
-            closed = true;
-            all = List.copyOf(held);
-            waits = List.copyOf(attempts);
-        }
-        waits.forEach(attempt -> attempt.cancel(new ClosedException()));
-        all.forEach(one -> {
-            one.lose(LossReason.CLOSED);
-            releasing.giveBack(one.acquisition, null);
-        });
-        connections.close();
+        locking.close();
+    }
+
+    static String checkKey(String key) {
+        return Objects.requireNonNull(key, "key");
     }
 
 }

@@ -1,5 +1,6 @@
 package palisade.locks;
 
+import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
@@ -11,15 +12,15 @@ import java.util.concurrent.CompletableFuture;
  */
 public final class Semaphore {
 
-    private final Palisade locks;
+    private final Locking locks;
 
     private final String key;
 
     private final List<String> mode;
 
-    Semaphore(Palisade locks, String key, int limit) {
+    Semaphore(Locking locks, String key, int limit) {
         this.locks = locks;
-        this.key = key;
+        this.key = Palisade.checkKey(key);
         this.mode = List.of("LIMIT", String.valueOf(LockOptions.checkLimit(limit)));
     }
 
@@ -30,7 +31,7 @@ public final class Semaphore {
      * @throws InterruptedException if the thread is interrupted, which gives the wait up
      */
     public LockHandle acquire() throws InterruptedException {
-        return acquire(locks.defaults());
+        return acquire(locks.defaults);
     }
 
     /**
@@ -61,7 +62,7 @@ public final class Semaphore {
      * @throws InterruptedException if the thread is interrupted
      */
     public Optional<LockHandle> tryAcquire() throws InterruptedException {
-        return locks.tryTake(key, mode, locks.defaults());
+        return locks.tryTake(key, mode, locks.defaults, Duration.ZERO);
     }
 
 }

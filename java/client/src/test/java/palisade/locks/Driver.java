@@ -2,7 +2,12 @@ package palisade.locks;
 
 import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
+import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.codec.StringCodec;
+import io.lettuce.core.protocol.CommandArgs;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -11,8 +16,10 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
@@ -37,7 +44,16 @@ final class Driver {
 
     private final Map<Integer, CompletableFuture<?>> waits = new ConcurrentHashMap<>();
 
+    private final Map<String, LockGroup> groups = new ConcurrentHashMap<>();
+
     private Palisade locks;
+
+    /** Another client, which adopts locks. */
+    private Palisade adopter;
+
+    private RedisClient data;
+
+    private StatefulRedisConnection<String, String> connection;
 
     public static void main(String[] args) throws IOException {
         Driver driver = new Driver();
@@ -72,8 +88,8 @@ final class Driver {
                 locks.close();
                 answer(asked, new HashMap<>());
             });
-            case "once" -> threads.execute(() -> once(asked));
-            case "downgrade", "look", "extend", "reenter", "release", "leave", "until_lost" -> {
+            case "once", "campaign", "leader", "all", "release_all" -> threads.execute(() -> build(asked));
+            case "downgrade", "look", "extend", "reenter", "release", "leave", "until_lost", "gated", "resign", "adopt" -> {
                 LockHandle lock = held.get(asked.get("of").getAsString());
                 threads.execute(() -> use(asked, lock));
             }
@@ -83,20 +99,29 @@ final class Driver {
 
     private void open(JsonObject asked) {
         Palisade before = locks;
-        // The machine of the run may be busy.
-        locks = Palisade.builder(asked.get("address").getAsString()).answerWithin(Duration.ofSeconds(10)).build();
+        Palisade adopterBefore = adopter;
+        RedisClient dataBefore = data;
+        String address = asked.get("address").getAsString();
+        locks = open(address);
+        adopter = open(address);
+        data = RedisClient.create(Address.parse(address));
+        connection = null;
         held.clear();
         if (before != null) {
             threads.execute(before::close);
+            threads.execute(adopterBefore::close);
+            threads.execute(dataBefore::shutdown);
         }
         answer(asked, new HashMap<>());
     }
 
+    private static Palisade open(String address) {
+        // The machine of the run may be busy.
+        return Palisade.builder(address).answerWithin(Duration.ofSeconds(10)).build();
+    }
+
     private void take(JsonObject asked) {
-        LockOptions options = LockOptions.defaults();
-        if (asked.has("ttl_ms")) {
-            options = options.ttl(Duration.ofMillis(asked.get("ttl_ms").getAsLong()));
-        }
+        LockOptions options = ttl(asked);
         if (asked.has("wait_ms")) {
             options = options.waitUpTo(Duration.ofMillis(asked.get("wait_ms").getAsLong()));
         }
@@ -116,16 +141,61 @@ final class Driver {
         lock.whenComplete((taken, thrown) -> answer(asked, thrown == null ? named(asked, taken) : failed(thrown)));
     }
 
-    private void once(JsonObject asked) {
-        Duration least = Duration.ofMillis(asked.get("min_hold_ms").getAsLong());
+    /** Performs what is built from locks. */
+    private void build(JsonObject asked) {
+        Map<String, Object> said = new HashMap<>();
         try {
-            boolean ran = locks.once(asked.get("key").getAsString(), least, lock -> true).isPresent();
-            answer(asked, new HashMap<>(Map.of("ran", ran)));
+            switch (asked.get("do").getAsString()) {
+                case "once" -> {
+                    Duration least = Duration.ofMillis(asked.get("min_hold_ms").getAsLong());
+                    said.put("ran", locks.once(asked.get("key").getAsString(), least, lock -> true).isPresent());
+                }
+                case "campaign" -> {
+                    Leadership led = locks.election(asked.get("key").getAsString()).campaign(asked.get("value").getAsString(), ttl(asked));
+                    held.put(asked.get("as").getAsString(), led.lock());
+                    said.put("term", led.term());
+                }
+                case "leader" -> {
+                    Optional<Leader> leader = locks.election(asked.get("key").getAsString()).leader();
+                    said.put("value", leader.map(Leader::value).orElse(null));
+                    leader.ifPresent(one -> said.put("term", one.term()));
+                }
+                case "all" -> groups.put(asked.get("as").getAsString(), locks.lockAll(texts(asked.get("keys")), ttl(asked)));
+                default -> groups.remove(asked.get("of").getAsString()).close();
+            }
+            answer(asked, said);
         } catch (RuntimeException e) {
             answer(asked, failed(e));
         } catch (InterruptedException e) {
             answer(asked, failed(new CancellationException()));
         }
+    }
+
+    private static List<String> texts(JsonElement list) {
+        return list.getAsJsonArray().asList().stream().map(JsonElement::getAsString).toList();
+    }
+
+    private static LockOptions ttl(JsonObject asked) {
+        LockOptions options = LockOptions.defaults();
+        return asked.has("ttl_ms") ? options.ttl(Duration.ofMillis(asked.get("ttl_ms").getAsLong())) : options;
+    }
+
+    /** Hands a lock over to the other client. One that was released already is not there any longer. */
+    private LockHandle adopt(LockHandle lock) {
+        return adopter.adopt(lock.isValid() ? lock.handOver() : new HandOver(lock.key(), lock.owner(), lock.token()));
+    }
+
+    private Object gated(JsonObject asked, LockHandle lock) {
+        synchronized (this) {
+            if (connection == null) {
+                connection = data.connect();
+            }
+        }
+        Gate gate = asked.has("held") ? Gate.HELD : Gate.named(asked.get("gate").getAsString());
+        List<String> words = texts(asked.get("words"));
+        CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
+        words.subList(1, words.size()).forEach(arguments::add);
+        return lock.fenced(connection, gate).sync().dispatch(new LettuceTransport.Name(words.get(0)), new ReplyOutput(), arguments);
     }
 
     private Map<String, Object> named(JsonObject asked, LockHandle lock) {
@@ -147,6 +217,9 @@ final class Driver {
                 }
                 case "extend" -> lock.extend();
                 case "downgrade" -> lock.downgrade();
+                case "resign" -> lock.close();
+                case "adopt" -> said = named(asked, adopt(lock));
+                case "gated" -> said.put("said", gated(asked, lock));
                 case "reenter" -> said = named(asked, lock.reenter());
                 case "release" -> {
                     Release outcome = lock.release();
@@ -178,6 +251,9 @@ final class Driver {
         } else if (failure instanceof LockLostException lost) {
             said.put("error", "lost");
             said.put("reason", lost.loss().reason().name().toLowerCase(Locale.ROOT).replace('_', '-'));
+        } else if (failure instanceof FencedException fenced) {
+            said.put("error", "fenced");
+            said.put("seen", fenced.seen());
         } else if (failure instanceof ReleasedException) {
             said.put("error", "lost");
         } else if (failure instanceof GuardedException guarded) {

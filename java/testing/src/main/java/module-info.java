@@ -1,0 +1,8 @@
+/** Locks in memory, for unit tests. */
+module palisade.locks.testing {
+
+    requires transitive palisade.locks;
+
+    exports palisade.locks.testing;
+
+}
