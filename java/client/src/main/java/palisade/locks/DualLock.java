@@ -31,11 +31,7 @@ public final class DualLock implements AutoCloseable {
         try {
             return new DualLock(old, locking.take(key, List.of(), Election.until(options, by)));
         } catch (Throwable e) {
-            try {
-                old.unlock();
-            } catch (RuntimeException also) {
-                e.addSuppressed(also);
-            }
+            unlockAfter(e, old);
             throw e;
         }
     }
@@ -60,14 +56,18 @@ public final class DualLock implements AutoCloseable {
         try {
             lock.close();
         } catch (LockLostException e) {
-            try {
-                old.unlock();
-            } catch (RuntimeException also) {
-                e.addSuppressed(also);
-            }
+            unlockAfter(e, old);
             throw e;
         }
         old.unlock();
     }
 
+    /** Unlocks the old lock after {@code failure}, to which a failure of its own is added. */
+    private static void unlockAfter(Throwable failure, Lock old) {
+        try {
+            old.unlock();
+        } catch (RuntimeException also) {
+            failure.addSuppressed(also);
+        }
+    }
 }
