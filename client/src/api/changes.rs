@@ -12,7 +12,8 @@ use crate::Error;
 use crate::net::nodes::Nodes;
 use crate::run::thread::{Running, Thread};
 
-/// Maximum number of unread changes. A reader that is slower misses some states, but the last one it reads is current.
+/// Maximum number of unread changes. A slower reader misses some states, but the last state that it reads is the
+/// current one.
 const UNREAD_MAX: usize = 16;
 
 /// A stream of changes, beginning with the present state: of [`Election::observe`](crate::Election::observe) and

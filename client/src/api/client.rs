@@ -31,8 +31,8 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Inner {
-    /// The nodes of the version of the set that the client works with; an earlier one if the thread has not noticed a
-    /// change yet.
+    /// The nodes of the version of the set that the client works with. It is an earlier version while the client's
+    /// thread has not noticed a change yet.
     nodes: Mutex<Arc<Nodes>>,
     turns: Arc<Turns>,
     /// The client's thread; `None` before the first use and after the client was closed.
@@ -224,7 +224,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the turns that all locks of this client share.
+    /// Returns the queues in which requests of this client for one key wait for each other; all its locks share them.
     pub(crate) fn turns(&self) -> &Arc<Turns> {
         &self.inner.turns
     }
@@ -241,8 +241,8 @@ impl Client {
     /// Replaces the set of nodes with these, while locks are held and acquired. All other clients follow by themselves,
     /// and no lock is lost. Addresses are as in [`Builder::node`](crate::Builder::node), each of one server.
     ///
-    /// Each added or removed node takes one step. Between two steps the nodes wait until earlier leases have ended:
-    /// which takes the longest lease that they allow (`lock.max-ttl`). A node that is added must answer within 10 s. It
+    /// Each added or removed node takes one step. Between two steps the nodes wait until earlier leases have ended, for
+    /// as long as the longest lease that they allow (`lock.max-ttl`). A node that is added must answer within 10 s. It
     /// is added once its guard has ended, however long that takes. Drop the future to stop waiting, and call again to
     /// continue. A node that is removed may be dead. The first change stores the set on the nodes. Before that the
     /// nodes know no set, so all clients must be configured with the same nodes.
@@ -336,8 +336,8 @@ impl Client {
         Ok(started)
     }
 
-    /// Acquires a lock in mode `wanted`, waiting for it if `waits`, and keeps it; if `session` is given, as one of its
-    /// locks.
+    /// Acquires a lock in mode `wanted`, waiting for it if `waits`, and extends it from then on. If `session` is given,
+    /// the lock is one of its locks.
     pub(crate) async fn take(
         &self,
         key: &[u8],
@@ -386,6 +386,6 @@ impl Client {
     }
 }
 
-/// The error text for a loss after which `body` ran to its end.
+/// The error text for a lock that was lost before `body` ended, if `body` was not cancelled and ran to its end.
 pub(crate) const RAN_ON: &str =
     "the lock was lost while what ran under it ran on to its end: some of that may have been done without the lock";

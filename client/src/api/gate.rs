@@ -45,8 +45,8 @@ impl Guard {
 }
 
 impl Gate<'_> {
-    /// Uses the lock of this name on that server instead of a gate: this guard's grant must be present there. For one
-    /// node that has both the lock and the data.
+    /// Makes the server check its lock of this name in place of a gate: it performs a command only if it has this
+    /// guard's grant. Use it where one node has both the lock and the data.
     ///
     /// ```no_run
     /// # use palisade_client::Guard;

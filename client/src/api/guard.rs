@@ -29,7 +29,7 @@ use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
 #[derive(Debug)]
 #[must_use = "the lock is given back when its guard is dropped"]
 pub struct Guard {
-    /// Keeps the thread alive while there is a guard.
+    /// Keeps the client's thread alive while there is a guard.
     thread: Arc<Thread>,
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
@@ -80,8 +80,8 @@ impl Guard {
         &self.lease.key
     }
 
-    /// Returns the owner, which names this acquisition on the nodes: 20 random bytes, shared by its other guards.
-    /// Anyone who knows it can release the lock: give it only to code that runs under the lock.
+    /// Returns the owner, which names this acquisition on the nodes: 20 random bytes, the same for all guards of the
+    /// lock. Anyone who knows it can release the lock: give it only to code that runs under the lock.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -95,7 +95,7 @@ impl Guard {
         &self.lease.owner
     }
 
-    /// Returns the lease: the owner's name on the nodes, and the commands with it.
+    /// Returns the lease: the owner's name on the nodes, and the commands that carry it.
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.lease
     }
@@ -112,7 +112,7 @@ impl Guard {
 
     /// Starts or stops extending the lease in the background.
     pub(crate) fn keep(&self, auto: Option<Auto>) {
-        // If this fails, the lock is lost.
+        // The order cannot be sent only if the lock is lost, which the guard reports itself.
         let _ = self.orders.send(Order::Keep { auto });
     }
 
@@ -129,8 +129,8 @@ impl Guard {
         self.order(|done| Order::Share { done }).await
     }
 
-    /// Sends an order to the renewer, and returns its outcome. An order sent as the lock is lost may neither be
-    /// received nor dropped.
+    /// Sends an order to the renewer, and returns its outcome. Also returns if the lock is lost, since an order sent at
+    /// that moment may never be answered.
     async fn order<T>(&self, order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Order) -> Result<T, Error> {
         let (done, outcome) = oneshot::channel();
         self.orders.send(order(done)).map_err(|_| self.shared.lost())?;
@@ -234,8 +234,8 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Sends `command` to all nodes, and returns the numbers that a majority answered. `what` is the end of the error's
-    /// sentence about too few nodes.
+    /// Sends `command` to all nodes, and returns the numbers that they answered, once a majority has. `what` completes
+    /// the error text "too few nodes ...".
     ///
     /// # Errors
     /// `NoQuorum`; `Lost` if no majority can hold the lock any longer.
@@ -260,8 +260,8 @@ impl Guard {
         Err(Error::new(ErrorKind::NoQuorum, format!("too few nodes {what}")).with_nodes(nodes.errors(&whys)))
     }
 
-    /// Sends `command` to every node, more than once if need be. Returns the nodes and their answers, as soon as a
-    /// majority's answers count or all nodes have answered.
+    /// Sends `command` to every node, more than once if need be. Returns the nodes with their answers so far, as soon
+    /// as `counts` is true for the answers of a majority, or all nodes have answered.
     async fn tell_all(
         &self,
         command: redis::Cmd,

@@ -13,21 +13,21 @@ use crate::{Error, ErrorKind};
 /// Default length of a lease: long enough for two failed extensions, short enough to free a dead holder's lock soon.
 const TTL_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Default limit of extending a lock: a holder that hangs for longer than this loses it.
+/// Default limit for extending a lock in the background: a holder that hangs for longer loses it.
 const MAX_HOLD_DEFAULT: Duration = Duration::from_secs(3_600);
 
 /// Upper bound of all times: ten years, so that sums of times do not overflow.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Lower bound of the default time that a node has to answer: this part of the ttl, or this duration if that is less.
-/// Nodes answer within a millisecond or two.
+/// Lower bound of the default time that a node has to answer: the ttl divided by this number, or this duration if that
+/// is less. Nodes answer within a millisecond or two.
 const NODE_TIME_LEAST: (u32, Duration) = (10, Duration::from_millis(50));
 
-/// Upper bound of the default time that a node has to answer: this part of the ttl, or this duration if that is less. A
-/// later answer is worth little.
+/// Upper bound of the default time that a node has to answer: the ttl divided by this number, or this duration if that
+/// is less. A later answer is worth little.
 const NODE_TIME_MOST: (u32, Duration) = (3, Duration::from_secs(1));
 
-/// Maximum length of a lock's class, in bytes.
+/// Maximum length of the metrics label `class` ([`Options::class`]), in bytes.
 #[cfg(feature = "metrics")]
 const CLASS_BYTES_MAX: usize = 64;
 
@@ -218,7 +218,7 @@ impl Options {
         self
     }
 
-    /// Returns the class under which metrics count these locks.
+    /// Returns the value of the metrics label `class` for these locks.
     pub(crate) fn counted_as(&self) -> Class {
         #[cfg(feature = "metrics")]
         if let Some(name) = &self.class {
@@ -258,8 +258,8 @@ impl Options {
             Some(timeout) => Given::Exactly(timeout.min(FOR_EVER)),
             None => Given::Within { least: of_ttl(NODE_TIME_LEAST), most: of_ttl(NODE_TIME_MOST) },
         };
-        // An extension may take longer: no caller waits for it, and an answer that is missed may be the one that shows
-        // a loss.
+        // A node may take longer to answer an extension. No caller waits for it, and a missed answer may be the one
+        // that shows a loss.
         let extending = match given {
             Given::Exactly(_) => given,
             Given::Within { most, .. } => Given::Within { least: (self.ttl / NODE_TIME_LEAST.0).min(most), most },

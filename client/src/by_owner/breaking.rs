@@ -27,7 +27,7 @@ impl ByOwner {
     }
 }
 
-/// Breaks the grants with this token, or all. Returns the largest token among those that ended.
+/// Breaks the grants of `key` with this token, or all grants. Returns the largest token among those that ended.
 async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Checked) -> Result<Option<u64>, Error> {
     let nodes = this.nodes();
     let (mut whys, mut largest) = (vec![None; nodes.len()], None);
@@ -73,7 +73,8 @@ async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Che
     Ok(largest)
 }
 
-/// Makes each node end the grants with its tokens, or all (`None`). A node without any is not asked.
+/// Makes each node end the grants with the tokens listed for it, or all grants (`None`). A node with an empty list is
+/// not asked.
 async fn ask_all(
     nodes: &Nodes,
     key: &[u8],
@@ -100,7 +101,7 @@ async fn ask_all(
     join_all(asked.map(|(place, tokens)| ask(place, tokens))).await
 }
 
-/// Returns the attempts of this process whose owners were given this token.
+/// Returns the names of this process's attempts to acquire `key` whose owners received this token.
 async fn attempts_told(this: &ByOwner, key: &[u8], token: u64) -> Vec<Vec<u8>> {
     let mut attempts = vec![];
     for slot in this.table.of_key(key) {

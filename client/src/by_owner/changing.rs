@@ -13,10 +13,10 @@ use crate::values::clock;
 
 use crate::{Error, ErrorKind, Released};
 
-/// The change to make.
+/// A change of a held lock, as its owner requests it.
 #[derive(Clone)]
 pub enum What {
-    /// Releases one hold, or all down to `level` - 1.
+    /// Releases one hold; with a `level`, all holds from that number on.
     Release { level: Option<u32> },
     /// Extends the lease to this length.
     Extend { ttl_ms: u32 },
@@ -29,10 +29,10 @@ pub enum What {
 }
 
 impl ByOwner {
-    /// Releases one hold, or all down to a level, and returns how many are left; 0 if a majority of the nodes had the
-    /// lock until now. `None`: a majority did not have it, or this owner does not hold it with this token. Nodes that
-    /// have it release it all the same. Without a token, this also ends the owner's waiting requests: their `take`
-    /// returns `None`.
+    /// Releases one hold, or all holds from number `level` on, and returns how many are left. 0: the lock is released,
+    /// and a majority of the nodes had it until now. `None`: no majority had it, or this owner does not hold it with
+    /// this token; nodes that have it release it all the same. Without a token, this also ends the owner's waiting
+    /// requests: their `take` returns `None`.
     ///
     /// # Errors
     /// `NoQuorum`: too few nodes report whether this owner held the lock. The text says whether the release was sent.
@@ -179,12 +179,13 @@ impl Change<'_> {
         }
     }
 
-    /// Releases the grants that nodes have of a lock which no majority has, or which is unknown here.
+    /// Releases the grants that single nodes have of the lock, if no majority has it or this process does not know it.
+    /// `Some(0)`: a majority had it after all.
     async fn free(&self) -> Result<Option<u64>, Error> {
         Ok(finding::free(self.this, self.id, self.token, self.checked).await?.then_some(0))
     }
 
-    /// Searches the nodes for the lock, unless `is_known`: the request is about the grant that is known here.
+    /// Searches the nodes for the lock, unless the request is about the grant that this process knows (`is_known`).
     async fn find(&self, held: &mut Option<Holding>, is_known: bool) -> Result<(), Error> {
         let is_known = match held.as_mut().filter(|_| is_known) {
             Some(holding) => self.knows(holding).await?,
@@ -196,8 +197,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Returns whether the request is about the grant that is known here. If it names an unknown token, another process
-    /// may have raised the token, or acquired the lock for this owner once more.
+    /// Returns whether the request is about the grant that this process knows. If the request names another token,
+    /// another process may have raised the token, or acquired the lock for this owner once more.
     async fn knows(&self, holding: &mut Holding) -> Result<bool, Error> {
         if holding.is(self.token) {
             return Ok(true);

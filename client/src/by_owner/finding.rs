@@ -49,11 +49,11 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     Ok(Some(Holding { told, guard, holds, sequence: sequence.unwrap_or(0), keeper: None }))
 }
 
-/// The attempt of this owner whose grants a majority has, with the resumed machine. `None`: unknown. `Some(None)`:
-/// there is none.
+/// The result of a search for an owner's lock: the attempt whose grants a majority has, and the state machine that
+/// continues it. `Some(None)`: no majority has any. `None`: too few nodes answered to tell.
 type Found = Option<Option<(Vec<u8>, Going)>>;
 
-/// A resumed machine, and its state.
+/// A state machine that continues an acquisition from the grants that nodes show, and its first progress.
 type Going = (Acquire, Progress);
 
 fn own(views: &Views, id: &Id) -> Found {
@@ -133,8 +133,7 @@ pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked)
     }
 }
 
-/// Begins to release an attempt; this happens even if the result is not awaited. Returns whether a majority had it
-/// until now.
+/// Begins to release an attempt, also if nobody awaits the result. Returns whether a majority had it until now.
 fn give_back(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> impl Future<Output = Result<bool, Error>> + use<> {
     let giving = nodes.give_back(&Arc::new(lease), checked);
     let nodes = Arc::clone(&giving.nodes);
@@ -179,7 +178,7 @@ async fn adopt(this: &ByOwner, lease: &Lease, checked: Checked) -> Result<(), Er
     Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)))
 }
 
-/// Raises the tokens of the lock to a common one, if they differ.
+/// Raises the tokens that the nodes have for the lock to a common one, if they differ.
 async fn together(
     this: &ByOwner,
     lease: &Arc<Lease>,

@@ -20,10 +20,10 @@ const LEASE_OF_ANOTHER: Duration = Duration::from_secs(60);
 /// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = palisade_quorum::limits::OWNER_BYTES_MAX - SUFFIX_BYTES;
 
-/// Maximum number of holds of one lock that are released at the end.
+/// Maximum number of holds of one lock that are released at the end of the program ([`ByOwner::give_back`]).
 const HOLDS_RELEASED_MAX: u32 = 64;
 
-/// Locks by the names of their owners; created by [`Client::by_owner`].
+/// Locks under owners' names that the caller chooses; created by [`Client::by_owner`].
 #[derive(Clone, Debug)]
 pub struct ByOwner {
     pub(super) client: Client,
@@ -126,14 +126,14 @@ impl ByOwner {
         Standing::of(&self.now().nodes)
     }
 
-    /// Returns the numbers of locks held here, of waiting requests and of watching requests.
+    /// Returns the numbers of locks that this process holds, of its waiting requests and of its watching requests.
     pub fn counts(&self) -> (usize, usize, usize) {
         (self.table.held(), self.waiting.count(), self.watching.count())
     }
 
-    /// Releases the locks held here, at the end of a program; [`Client::close`] waits for that. Locks that are not
-    /// released last until their leases end, and their owners may continue with another process. Not released are locks
-    /// that another process or this one has adopted, and those with very many holds.
+    /// Releases the locks that this process holds, at the end of a program; [`Client::close`] waits for that. Locks
+    /// that are not released last until their leases end, and their owners may continue with another process. Not
+    /// released are locks that another process or this one has adopted, and those with very many holds.
     pub fn give_back(&self) {
         let (Ok(thread), Ok(checked)) = (self.client.thread(), self.of_another()) else { return };
         for slot in self.table.drain() {

@@ -17,9 +17,9 @@ pub struct Shown {
     pub holders: u64,
     /// Number of waiters, on the node with the most.
     pub waiters: u64,
-    /// Number of waiters that clients report behind those, on the node with the most.
+    /// Number of waiters that clients report behind their requests in the queue, on the node with the most.
     pub waiters_behind: u64,
-    /// The first of the waiters.
+    /// The first waiters in the order of service, from the node that shows the most.
     pub queue: Vec<ShownWaiter>,
     /// The owner that the lock is reserved for, and for how long.
     pub reserved: Option<(Vec<u8>, Duration)>,
@@ -41,7 +41,7 @@ pub struct ShownGrant {
     pub mode: Mode,
     /// Number of holds.
     pub holds: u32,
-    /// Remaining time of the lease on a majority.
+    /// Time for which a majority of the nodes still keeps the lease.
     pub ttl: Duration,
     /// Time since the grant.
     pub held: Duration,
@@ -96,7 +96,7 @@ pub struct NodeSet {
 }
 
 impl ShownGrant {
-    /// Returns whether this is the grant with this token.
+    /// Returns whether `token` identifies this grant: its owner may have received it.
     pub fn is(&self, token: u64) -> bool {
         self.tokens.contains(&token)
     }

@@ -26,7 +26,7 @@ pub struct Keeper(pub u64);
 pub struct Slot {
     /// The lock that the owner holds.
     pub held: AsyncMutex<Option<Holding>>,
-    /// Ends the waiting requests of this owner.
+    /// Notified to end the waiting requests of this owner.
     pub gives_up: Notify,
 }
 

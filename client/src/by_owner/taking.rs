@@ -20,7 +20,8 @@ use crate::run::renewer::Auto;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Guard, Why};
 
-/// Maximum number of rounds to extend a lease: a round that joined an earlier one may not be enough.
+/// Maximum number of rounds to extend a lease. One may not be enough: a request can join a round that began before it,
+/// and then gets less.
 const EXTENDED_TIMES: u32 = 7;
 
 /// First pause before another round, if nodes have to be asked again; doubled each time.
@@ -41,7 +42,7 @@ pub struct Take {
     pub owner: Vec<u8>,
     /// Length of the lease.
     pub ttl: Duration,
-    /// The mode.
+    /// The requested mode.
     pub wanted: Wanted,
     /// Maximum time to wait.
     pub wait: Duration,
@@ -142,7 +143,7 @@ impl OneRequest<'_> {
                     if let Some(granted) = self.take_up(slot).await? {
                         return Ok(granted);
                     }
-                    // What is left of that attempt on single nodes refuses its own owner.
+                    // Grants of that attempt on single nodes would exclude its own owner, so they are released.
                     finding::free(self.this, self.id, None, self.checked).await?;
                     again = false;
                 }
@@ -260,7 +261,7 @@ impl OneRequest<'_> {
         Ok(Some(Granted { token, waited: Duration::ZERO, number }))
     }
 
-    /// Keeps a lock that was just acquired.
+    /// Records a lock that was just acquired as the owner's, and extends it while its keeper lasts, if there is one.
     async fn keep(&self, slot: &Slot, taken: Taken) -> Result<Granted, Error> {
         // If this request is cancelled meanwhile, or not needed, no owner receives the lock, so it is released.
         let mut give_back = GiveBack::new(self.this.nodes(), &taken.lease, self.checked);
@@ -292,7 +293,7 @@ impl OneRequest<'_> {
         Ok(Guard::new(thread, &nodes, lease, shared, orders, self.checked))
     }
 
-    /// Extends the lock for as long as the keeper exists.
+    /// Extends the lock in the background for `kept` at most, and until the connection `keeper` ends.
     fn bind(&self, holding: &mut Holding, kept: Duration, keeper: Keeper) {
         if let Some(before) = holding.keeper.replace(keeper) {
             self.this.table.stop_keeping(before, self.id);

@@ -183,7 +183,8 @@ async fn watch(
                 if attempts.is_none() {
                     let grants = shown.with(this, key, known.0).await;
                     if grants.is_empty() && !looked_again {
-                        // A request of the owner may have been using it meanwhile, and have released it.
+                        // A request of the owner may have been changing the lock during the first look, so the nodes
+                        // are asked once more.
                         looked_again = true;
                         continue;
                     }

@@ -22,10 +22,10 @@ use crate::values::attempt_name::name_of;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Why};
 
-/// Maximum loss through rounding to milliseconds on both sides.
+/// Maximum loss of a time that the node and the client both round to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
 
-/// The views that all nodes have of a lock, in the order of the list.
+/// The view that each node has of a lock, in the order of the list of nodes.
 pub struct Views {
     /// The time before the first node was asked.
     pub asked: BootTime,
@@ -125,7 +125,7 @@ impl Views {
         self.by_node.iter().flatten().filter(|view| view.unsure.is_none()).count() >= majority(self.by_node.len())
     }
 
-    /// Returns whether an attempt is held, if these nodes have `shown` it.
+    /// Returns whether a majority holds an attempt, given the nodes that have `shown` a grant of it.
     fn known(&self, shown: &[(usize, &GrantView)]) -> HoldStatus {
         let is_unsure = |view: &Option<View>| view.as_ref().is_none_or(|view| view.unsure.is_some());
         let shows = |place: usize| shown.iter().any(|(node, _)| *node == place);
@@ -164,7 +164,7 @@ impl Views {
         self.by_node.iter().map(|view| view.as_ref().and_then(own)).collect()
     }
 
-    /// Returns the tokens that each node shows, with their attempts.
+    /// Returns for each node the tokens that it shows, each with its attempt; `None` if it did not answer.
     pub fn tokens(&self) -> Vec<ShownTokens> {
         let tokens = |view: &View| view.grants.iter().map(|grant| (grant.attempt.clone(), grant.token.get())).collect();
         self.by_node.iter().map(|view| view.as_ref().map(tokens)).collect()
@@ -181,7 +181,8 @@ impl Views {
         seen.iter().map(|(_, grant)| grant.token.get()).collect()
     }
 
-    /// Returns whether the nodes that cannot say are too few to change which grants a majority has.
+    /// Returns whether too few nodes are unknown to change which grants a majority has. A node is unknown if it did not
+    /// answer, or may have forgotten grants.
     pub fn is_decided(&self) -> bool {
         let each: Vec<HoldStatus> = self.by_attempt().values().map(|shown| self.known(shown)).collect();
         // For an attempt that no node has shown so far.

@@ -274,7 +274,8 @@ impl Way {
         self
     }
 
-    /// Opens a connection that the client will serve itself. Until it is taken back, redis-rs uses it, for which the returned driver has to be polled.
+    /// Opens a connection that the client will read and write itself. redis-rs has it until [`Lent::take`], and for
+    /// that long the caller must poll the returned driver.
     ///
     /// # Errors
     /// The reason why there is no connection.

@@ -1,6 +1,6 @@
 //! Limits the number of concurrent attempts of a client.
 //!
-//! Attempts beyond it begin later, so their leases do not run yet, and extensions do not wait behind them.
+//! Attempts beyond the limit begin later, so their leases do not run yet, and extensions do not wait behind them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -19,7 +19,7 @@ use crate::net::rest::Rest;
 use crate::values::clock;
 use crate::values::failure::Why;
 
-/// The outcome of a call.
+/// The answer of one node to a call of a quorum machine, or the reason why there is none.
 #[derive(Debug)]
 pub struct Reply {
     /// The round of the call.
@@ -43,13 +43,13 @@ pub struct Calls {
     /// the calls, by their tags.
     inbox: Option<Arc<Inbox>>,
     sent: Vec<Option<Made>>,
-    /// Number of answers that wake the task.
+    /// Number of further answers after which the waiting task is woken.
     awaited: usize,
     /// The calls that could not be sent at once.
     rest: Rest<Reply>,
 }
 
-/// A call that was made.
+/// A call of a machine to one node, not answered yet.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     round: u64,

@@ -39,7 +39,7 @@ impl Debt {
     }
 }
 
-/// Returns whether a repeated request would get the same answer.
+/// Returns whether this reply to a release is final: repeating the release would get the same one.
 pub fn is_final(reply: &Result<Value, Why>) -> bool {
     reply.as_ref().err().is_none_or(Why::is_lasting)
 }

@@ -121,7 +121,7 @@ impl Endpoint {
                     node.retire("another version of the set of nodes took the place of the one that it was asked in");
                 });
             }
-            // Sets that change contain no clusters, so nothing ends this.
+            // Nothing has to end this task: a set with a cluster never changes.
             Self::Cluster(cluster) => drop(tokio::spawn(Arc::clone(cluster).stay_informed())),
         }
     }

@@ -18,7 +18,8 @@ use tokio::time::timeout;
 /// Time after which unfinished work of callers moves to the client's thread; it may take up to twice as long.
 const LEFT_AFTER: Duration = Duration::from_millis(20);
 
-/// Number of older items checked whenever an item is left to the thread.
+/// Number of older pieces of work that are checked whenever another one is left to the thread: those that have ended
+/// are freed.
 const SPARED: usize = 2;
 
 /// Maximum number of remembered runtimes without I/O.
@@ -40,7 +41,7 @@ thread_local! {
     static LEAVES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The runtimes that cannot wait for sockets.
+/// The runtimes that cannot wait for sockets, because their I/O is not enabled.
 static WITHOUT_IO: Mutex<VecDeque<Id>> = Mutex::new(VecDeque::new());
 
 /// True if [`WITHOUT_IO`] is not empty.
@@ -121,7 +122,7 @@ pub trait Unfinished: Send + Sync {
     fn on_overdue(&self);
 }
 
-/// An item that is left to the client's thread.
+/// A piece of work that is left to the client's thread.
 enum Left {
     Unfinished(Weak<dyn Unfinished>),
     Rest(BoxFuture<'static, ()>),
@@ -138,11 +139,11 @@ pub struct Home {
 
 #[derive(Default)]
 struct Queue {
-    /// The items left since the last round.
+    /// The work that was left since the thread last took some.
     new: VecDeque<Left>,
     /// True once the client's thread has ended.
     is_over: bool,
-    /// True if items are handled at once, when the client is closing.
+    /// True if work is handled at once, when the client is closing.
     is_hurried: bool,
 }
 
@@ -165,7 +166,7 @@ impl Home {
         self.leave(Left::Unfinished(unfinished));
     }
 
-    /// Polls `rest` to its end, soon.
+    /// Polls the future `rest` to its end on the client's thread, a moment later.
     pub fn finish(&self, rest: BoxFuture<'static, ()>) {
         self.leave(Left::Rest(rest));
     }
@@ -173,7 +174,7 @@ impl Home {
     fn leave(&self, left: Left) {
         let mut queue = self.queue();
         if queue.is_over {
-            // Dropping an item may leave another one, which takes the lock of the queue.
+            // Dropping a piece of work may leave another one, which takes the lock of the queue.
             drop(queue);
             return;
         }
@@ -187,7 +188,7 @@ impl Home {
         }
     }
 
-    /// Drops items at the front that have ended. So they are freed by the thread that allocated them, which is faster.
+    /// Drops work at the front that has ended. It is then freed by the thread that allocated it, which is faster.
     fn spare_thread(&self) {
         for _ in 0..SPARED {
             let Some(mut left) = self.queue().new.pop_front() else { return };
@@ -212,7 +213,7 @@ impl Home {
         let _ = self.runtime.set(runtime);
     }
 
-    /// Handles the items a moment after they were left. Never returns.
+    /// Handles work a moment after it was left. Never returns.
     pub async fn stay(&self) {
         let mut old = VecDeque::new();
         loop {
@@ -222,7 +223,7 @@ impl Home {
             if !self.queue().is_hurried {
                 let _ = timeout(LEFT_AFTER, self.hurried.notified()).await;
             }
-            // The latest items are handled in the next round.
+            // The latest work is handled in the next round.
             let new = std::mem::take(&mut self.queue().new);
             let due = std::mem::replace(&mut old, new);
             due.into_iter().for_each(|left| self.handle(left));
@@ -245,13 +246,13 @@ impl Home {
         }
     }
 
-    /// From now on, handles items without waiting.
+    /// From now on, handles work without waiting.
     pub fn hurry(&self) {
         self.queue().is_hurried = true;
         self.hurried.notify_one();
     }
 
-    /// Ends the thread's work: drops present items, and later ones at once.
+    /// Ends the thread's work: drops what is left to it, and later work at once.
     pub fn end(&self) {
         let left = {
             let mut queue = self.queue();

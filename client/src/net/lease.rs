@@ -17,7 +17,7 @@ use crate::{Holder, Why};
 const ARGUMENTS: usize = 12;
 const ARGUMENTS_BYTES: usize = 96;
 
-/// One acquisition of a key. A client that uses its owner's name has the lock.
+/// One acquisition of a key. Any client that knows its owner's name can extend and release the lock.
 #[derive(Debug)]
 pub struct Lease {
     /// The key of the lock.
@@ -28,7 +28,7 @@ pub struct Lease {
     is_named: bool,
     /// A note for people.
     pub note: Vec<u8>,
-    /// The class for metrics.
+    /// The value of the metrics label `class`.
     pub class: Class,
     /// The requested mode. It changes at most twice: when the number of a permit is known, and when a writer becomes a
     /// reader.
@@ -69,7 +69,7 @@ impl Lease {
         }
     }
 
-    /// Sets the class under which metrics count the lock.
+    /// Sets the value of the metrics label `class` for the lock.
     pub fn of_class(mut self, class: &Class) -> Self {
         self.class = class.clone();
         self
@@ -141,7 +141,7 @@ impl Lease {
         }
     }
 
-    /// Records that the set of nodes changed, and the indexes of nodes with it.
+    /// Records that the set of nodes changed. The nodes have other indexes then, so every node may have the lock.
     pub fn moves(&self) {
         self.is_anywhere.store(true, Ordering::Relaxed);
     }
@@ -183,8 +183,8 @@ impl Lease {
         command
     }
 
-    /// Returns the command that waits for this owner's turn. If `behind` is given, it includes the note, and the number
-    /// of requests behind it in this process.
+    /// Returns the command that waits for this owner's turn. If the number `behind` of requests behind it in this
+    /// process is given, the command includes that number and the note.
     pub fn wait(&self, ms: u64, ticket: Token, behind: Option<usize>) -> Cmd {
         let mut command = self.about("LOCK.WAIT");
         command.arg(ms).arg("TICKET").arg(ticket.get());
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// If the node does not say that it accepts them, neither the note nor the number of requests behind is sent.
+    /// A LOCK.WAIT includes the note and the number of requests behind it only if the node says that it accepts them.
     #[test]
     fn for_whom_a_request_waits() {
         let (token, words) = (Token::new(7).unwrap(), |command: Cmd| {

@@ -26,7 +26,7 @@ impl News {
         self.members.version
     }
 
-    /// Records that a node reported this version.
+    /// Records that a node reported `members` as its version of the set.
     pub fn record(&self, members: Members) {
         self.told.send_if_modified(|told| {
             let known = told.as_ref().map_or(self.version(), |told| told.version);

@@ -19,7 +19,7 @@ const ANSWER: Duration = Duration::from_millis(200);
 /// The time for a TLS server to answer the first bytes. A server without TLS waits for the end of a line instead.
 const FIRST_WORD: Duration = Duration::from_millis(400);
 
-/// Maximum number of bytes that are read of its answer.
+/// Maximum number of bytes that are read of a server's answer.
 const BYTES: usize = 256;
 
 /// A request that HTTP servers understand and that does no harm to other servers.

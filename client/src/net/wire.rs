@@ -55,7 +55,7 @@ pub struct News {
     pub told: Result<Value, Why>,
 }
 
-/// Returns the news in a reply to LOCK.HEAR; `None` if the reply has another form.
+/// Returns the outcomes in a reply to LOCK.HEAR; `None` if the reply has another form.
 pub fn news(reply: Value) -> Option<Vec<News>> {
     let Value::Array(list) = reply else { return None };
     let one = |news| {
@@ -143,7 +143,8 @@ pub fn mode(grant: &Value) -> Option<Mode> {
     }
 }
 
-/// Converts a node's reply to `ask` to the machine's form; also returns the failure if it is not a token.
+/// Converts a node's reply to `ask` to the form that a quorum machine receives. Also returns the failure if the reply
+/// is not a token.
 pub fn answer(ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
     let why = match reply {
         Ok(Value::Int(value)) => match u64::try_from(value).ok().and_then(Token::new) {

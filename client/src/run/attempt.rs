@@ -131,7 +131,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
             // A server that already has this attempt was also asked under another name, whose answer will show that.
             Progress::Impossible if answered.contains(&false) && seen.whys.iter().flatten().any(Why::is_owned) => {}
             Progress::Impossible if machine.obstacle().is_some() => break,
-            // The nodes that have not answered may show whether other owners hold the lock.
+            // The nodes that have not answered may show whether other owners hold the lock, so they are waited for.
             Progress::Impossible => {}
         }
     }

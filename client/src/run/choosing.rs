@@ -11,7 +11,7 @@ use crate::net::pace::Given;
 use crate::net::wire;
 use crate::values::shown_key::ShownKey;
 
-/// The result of asking the nodes.
+/// A free permit and a holder, as a majority of the nodes shows them.
 #[derive(Debug)]
 pub struct Look {
     /// A number that a majority shows as free; `None` if there is none.

@@ -10,7 +10,7 @@ use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::{Error, ErrorKind};
 
-/// Maximum time of all requests to the nodes after the limit.
+/// Maximum time of all requests to the nodes after the caller's limit has passed.
 pub const LAST_TRY: Duration = Duration::from_millis(LAST_TRY_MS as u64);
 
 /// Maximum age of an answer that still describes the present.

@@ -28,7 +28,7 @@ use crate::{Error, ErrorKind};
 /// Minimum time between two log lines that one lock waits for nodes.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
-/// The turn of requests that do not wait, and so need none.
+/// The line that requests use which do not wait, and so do not stand in the line of their key.
 static ALONE: LazyLock<Turn> = LazyLock::new(Turn::default);
 
 /// The waiting requests of this process, by key. One request per key asks the nodes; the others wait here for their
@@ -36,7 +36,7 @@ static ALONE: LazyLock<Turn> = LazyLock::new(Turn::default);
 #[derive(Debug, Default)]
 pub struct Turns(Mutex<HashMap<Vec<u8>, Weak<Turn>>>);
 
-/// The line of requests for one key, in order.
+/// The line of this process's requests for one key. The first one asks the nodes.
 #[derive(Debug, Default)]
 struct Turn {
     queue: tokio::sync::Mutex<()>,
@@ -70,7 +70,7 @@ impl Turn {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = said;
     }
 
-    /// Waits for the turn until `deadline`.
+    /// Waits until the request is the first in the line, but not longer than until `deadline`.
     async fn wait_until(&self, deadline: Instant) -> Result<tokio::sync::MutexGuard<'_, ()>, Elapsed> {
         let _behind = self.behind.begin();
         timeout_at(deadline, self.queue.lock()).await
@@ -91,7 +91,7 @@ pub struct Sought {
     pub request: u32,
     pub note: Vec<u8>,
     pub wanted: Wanted,
-    /// The class for metrics.
+    /// The value of the metrics label `class`.
     pub class: Class,
     /// The request's place in the queues of the nodes, drawn when the caller arrived. So a request that first waits for
     /// others of this process does not end up behind later ones of other processes.
@@ -135,7 +135,7 @@ struct Taking<'a> {
     checked: Checked,
     taker: Taker,
     turn: &'a Turn,
-    /// The turn in this process, once it has come.
+    /// The first place in the line of this process's requests for the key, once this request has it.
     place: Option<MutexGuard<'a, ()>>,
     /// The acquisition for which the nodes reserve the lock.
     kept: Option<Lease>,
@@ -278,7 +278,7 @@ impl<'a> Taking<'a> {
         let turn = waiting::turn(&self.nodes, lease, self.sought.ticket, patience, &self.turn.behind, self.checked);
         let mut told = Box::pin(turn).await?;
         if self.follow() {
-            // The reservation was made by nodes of the previous version.
+            // The reservation was made by nodes of the previous version, so it does not count.
             told = None;
         }
         let number = told.as_ref().map(|told| told.number);

@@ -15,7 +15,7 @@ use crate::run::watching::{NodeReport, Observation, State, ask};
 use crate::values::clock;
 use crate::{Error, ErrorKind, Why};
 
-/// Milliseconds for which a node's report counts: slightly more than three watches.
+/// Milliseconds for which a node's report counts: slightly longer than three requests to watch it.
 const FRESH_MS: u32 = 10_000;
 
 /// The leader that an observer has seen.
@@ -121,7 +121,7 @@ fn hear(machine: &mut Observer, NodeReport { node, asked, what }: NodeReport) {
     }
 }
 
-/// Converts the holder in an answer to LOCK.INFO or LOCK.WATCH.
+/// Converts the state of the lock on a node to the report that the observing machine receives.
 fn says(state: State) -> Option<LockReport> {
     match state {
         State::Free => Some(LockReport::Free),

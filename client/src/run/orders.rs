@@ -1,5 +1,5 @@
-//! Sends the orders of guards to the renewer of their lock. The renewer starts only when it is needed, because most
-//! locks are released before.
+//! Sends the orders of guards to the renewer of their lock, the task that extends it. The renewer starts only when it
+//! is needed, because most locks are released before.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::run::kept::SessionLife;
 use crate::run::renewer::{self, Auto, Order, Renewer, Shared};
 use crate::values::clock;
 
-/// Time before the first planned work from which on a lock's renewer is started at once.
+/// A lock's renewer is started at once if the lock needs work within this time.
 const YOUNG: Duration = Duration::from_millis(100);
 
 /// Sends orders to the renewer of a held lock. The renewer starts only when it is needed, because most locks are
@@ -114,7 +114,7 @@ impl Young {
     }
 }
 
-/// Begins to keep an acquired lock; if it belongs to a session, in the session's rounds.
+/// Begins to extend an acquired lock in the background, in the rounds of its session if it has one.
 pub fn start(
     taken: Taken,
     checked: Checked,

@@ -1,5 +1,5 @@
-//! The task that keeps a held lock, on the client's thread. It performs the decisions of a [`Keeper`], and informs the
-//! guards.
+//! The renewer of a held lock: the task that extends it, on the client's thread. It performs the decisions of a
+//! [`Keeper`], and informs the guards.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -104,7 +104,7 @@ pub enum Order {
     Release { done: Option<oneshot::Sender<Released>>, counted: Counted },
 }
 
-/// Creates the renewer of an acquired lock; if it belongs to a session, in the session's rounds.
+/// Creates the renewer of an acquired lock, which extends it in the rounds of its session if it has one.
 pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option<Arc<SessionLife>>) -> Renewer {
     let began = session.as_ref().map(|session| session.began());
     let shared = Arc::new(Shared {
@@ -167,7 +167,7 @@ impl fmt::Debug for Renewer {
     }
 }
 
-/// The renewer, which keeps a held lock.
+/// The renewer: the task that extends a held lock and carries out the orders of its guards.
 pub struct Renewer {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
@@ -269,7 +269,7 @@ impl Renewer {
         }
     }
 
-    // Events of the lock.
+    // The lock's events: orders and answers.
 
     fn extend(&mut self, ttl_ms: u32, done: Done) -> Work {
         self.waiting.push(done);
@@ -322,7 +322,8 @@ impl Renewer {
         self.keeper.on_wake(now, random)
     }
 
-    /// Moves to the version of the set that superseded the one in which the lock was held. Returns the keeper's work.
+    /// Moves to the version of the set that superseded the one in which the lock was held. Returns what the keeper
+    /// wants done there.
     fn move_on(&mut self) -> Work {
         self.nodes = self.nodes.latest();
         self.lease.moves();
@@ -341,7 +342,7 @@ impl Renewer {
         self.keeper.move_to(&self.nodes.ids(), now, random)
     }
 
-    // Actions that follow.
+    // Actions that events cause.
 
     fn perform(&mut self, Work { calls, begins, news }: Work) {
         let (round, given) = (self.keeper.held().round(), self.checked.extending);

@@ -44,8 +44,8 @@ impl Request<'_> {
     async fn ask(&self, node: usize, pause: Duration) -> (usize, (Option<NodeId>, Result<Value, Why>)) {
         let (endpoint, key) = (&self.nodes.list[node], &self.lease.key);
         sleep(pause).await;
-        // If there is no connection yet, the node's features are unknown, and it would receive neither the note nor the
-        // number of requests behind.
+        // If there is no connection yet, the node's features are unknown. Then it would receive neither the note nor
+        // the number of requests that wait behind this one.
         endpoint.is_tried(key, Instant::now() + CONNECT_TIMEOUT.min(self.patience)).await;
         let at_a_time_ms =
             Waiter::at_a_time_ms(self.until, endpoint.waits_heard(key), clock::boot_now(), rand::random());

@@ -67,7 +67,7 @@ async fn watch_version(
 }
 
 /// Returns the report of `now` after `last`; `None` if nothing has changed. The reported token of one owner never
-/// falls: nodes with its larger token may not answer at present.
+/// falls, although the nodes with its larger token may not answer at present.
 fn news(last: Option<&View>, mut now: View) -> Option<View> {
     if let (Some(Some((before, noted, told))), Some((owner, sequence, holder))) = (last, &mut now)
         && before == owner

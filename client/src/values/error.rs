@@ -45,7 +45,7 @@ pub enum ErrorKind {
     Guarded,
     /// The nodes granted the lock too late: nothing of the lease is left to rely on.
     Expired,
-    /// This owner already holds the lock. Owners are named by a session, or by the caller.
+    /// This owner already holds the lock. An owner is a session, or a name that the caller chose.
     Owned,
     /// The lock was held, and no longer is.
     Lost,
@@ -53,7 +53,7 @@ pub enum ErrorKind {
     BadArgument,
     /// The addresses are wrong, or do not belong to a set of lock nodes.
     Configuration,
-    /// The nodes do not permit that to this client's user.
+    /// The nodes do not permit the request to this client's user.
     NotAllowed,
     /// Another program is changing the set of nodes to a different one.
     Overtaken,
@@ -234,7 +234,7 @@ impl Error {
     /// ```
     pub fn is_lasting(&self) -> bool {
         match self.0.kind {
-            // The nodes' answers decide.
+            // For too few nodes, it was set from their reasons.
             ErrorKind::NoQuorum => self.0.is_lasting,
             ErrorKind::Owned
             | ErrorKind::BadArgument

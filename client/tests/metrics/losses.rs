@@ -28,7 +28,7 @@ async fn each_loss_is_counted_by_its_reason() {
     let guard = locks.with(&of(300).max_hold(ms(400))).lock("c").await.unwrap();
     assert_eq!(guard.lost().await, Loss::MaxHold);
 
-    // The client's own thread has nothing else to do meanwhile.
+    // A task blocks the client's own thread for longer than the lease.
     let guard = locks.with(&of(300)).lock("d").await.unwrap();
     locks.spawn(async { std::thread::sleep(Duration::from_secs(1)) }).unwrap();
     assert_eq!(guard.lost().await, Loss::Asleep);

@@ -17,7 +17,7 @@ pub struct Installed {
     pub spans: InMemorySpanExporter,
 }
 
-/// Installs them before the process creates its first client, as docs/telemetry.md says.
+/// Installs recorder, tracer and exporter before the process creates its first client, as docs/telemetry.md says.
 pub fn install() -> &'static Installed {
     INSTALLED.get_or_init(|| {
         let spans = InMemorySpanExporter::default();

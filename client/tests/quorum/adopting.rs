@@ -54,7 +54,8 @@ async fn what_nodes_do_not_agree_on_is_looked_at_again() {
     }
 }
 
-/// A script extends a lock by one call of a program after the other: each call adopts the lock.
+/// A script extends a lock by one call of a program after the other. Each call adopts the lock, and keeps its token and
+/// its one hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_and_fifty_processes_one_after_the_other() {
     let nodes = Nodes::start(1);
@@ -71,7 +72,8 @@ async fn a_hundred_and_fifty_processes_one_after_the_other() {
     until("it is free", async || nodes.holding("k") == 0).await;
 }
 
-/// An owner has the maximum number of holds, and another process continues the count.
+/// An owner has many holds, and another process continues to count them. Re-entering fails at the maximum that a node
+/// counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_holds_as_a_node_counts() {
     let nodes = Nodes::start(3);

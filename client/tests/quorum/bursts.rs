@@ -37,7 +37,7 @@ async fn three_thousand_at_once_all_get_theirs() {
     until("nothing is left", async || nodes.0.iter().all(|server| server.info("held") == 0)).await;
 }
 
-/// Nodes hang for longer than the time that they have to answer, and resume.
+/// Nodes hang for longer than the time that they have to answer, and resume. All requests get their locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_stops_for_a_moment_while_locks_are_taken() {
     let (nodes, locks) = Nodes::with_client(5).await;

@@ -133,8 +133,8 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Checks that no two tasks held a lock at once, and that later holders have larger tokens. Returns the number of
-    /// turns.
+    /// Checks that no two tasks held a lock at once, and that later holders have larger tokens. Returns how many times
+    /// a task held a lock.
     pub fn judge(&self) -> usize {
         let mut had = self.had.lock().unwrap().clone();
         had.sort_unstable();
@@ -145,18 +145,18 @@ impl Judge {
         had.len()
     }
 
-    /// Ends each worker after its next turn.
+    /// Ends each worker after it has held the lock once more.
     pub fn is_over(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 }
 
-/// Acquires the lock and writes under it, again and again until the end, and at least once after it.
+/// Acquires the lock and writes under it, again and again until the judge is over, and at least once after that.
 pub async fn take_turns(locks: Client, key: String, judge: Arc<Judge>) {
     take_turns_with(locks, key, judge, options()).await;
 }
 
-/// Takes turns with these options. See [`take_turns`].
+/// Acquires the lock repeatedly with these options. See [`take_turns`].
 pub async fn take_turns_with(locks: Client, key: String, judge: Arc<Judge>, options: Options) {
     let mut was_over = false;
     while !was_over {

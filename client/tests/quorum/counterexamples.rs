@@ -7,7 +7,8 @@ use crate::fixture::{Nodes, Register, connected, ms, until};
 use crate::harness::Frozen;
 use crate::harness::{Setup, int, null};
 
-/// A node restarts empty while the lock is held by a smallest majority to which it belongs.
+/// A node restarts empty while the lock is held by a smallest majority to which it belongs. Its guard prevents a second
+/// grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_restarted_empty() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "30000"]);
@@ -41,7 +42,8 @@ async fn a_late_release_of_an_older_acquisition() {
     until("every node has it", async || nodes.holding("k") == 3).await;
 }
 
-/// Each of three clients first reaches other nodes: none has a majority, and the tie does not last.
+/// Each of three clients first reaches other nodes, so none has a majority. These grants end, and the lock can be
+/// acquired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_clients_with_two_nodes_each_of_five() {
     let nodes = Nodes::start(5);

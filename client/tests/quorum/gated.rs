@@ -27,7 +27,8 @@ async fn taken(nodes: &Nodes) -> (Client, Guard) {
     (locks, guard)
 }
 
-/// The first holder does not notice that its lock was broken, like a process that is paused.
+/// The lock of the first holder is broken, which it does not notice, like a process that is paused. The gate refuses
+/// its late write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_write_changes_nothing() {
     let (nodes, server) = (Nodes::start(3), Setup::new().start());

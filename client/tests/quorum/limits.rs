@@ -53,7 +53,8 @@ async fn a_majority_that_freezes_during_a_wait() {
     }
 }
 
-/// With one node, a request waits in its queue for the lock itself.
+/// A request waits in the queue of the only node, which freezes. The wait ends at its limit, and the error is that the
+/// node does not answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_node_that_freezes_during_a_wait() {
     let nodes = Nodes::start(1);

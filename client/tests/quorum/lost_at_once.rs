@@ -14,7 +14,7 @@ fn tells_of(nodes: &Nodes) -> Vec<u64> {
     nodes.0.iter().map(|server| server.client().info_field("tracking_total_keys")).collect()
 }
 
-/// Waits until each node tracks the lock.
+/// Waits until each node tracks one key, the lock's.
 async fn told(nodes: &Nodes) {
     until("every node tells of it", async || tells_of(nodes).iter().all(|&keys| keys == 1)).await;
 }

@@ -98,7 +98,7 @@ fn a_runtime_that_is_dropped_in_the_middle_of_an_attempt() {
     }
 }
 
-/// The guard is dropped with its runtime.
+/// The guard is dropped with its runtime, and the lock is released all the same.
 #[test]
 fn a_runtime_that_is_dropped_with_a_lock() {
     let apart = current_thread();
@@ -121,7 +121,8 @@ fn a_runtime_that_is_dropped_with_a_lock() {
     }
 }
 
-/// This runtime can wait neither for sockets nor for timers.
+/// A runtime that can wait neither for sockets nor for timers acquires locks and reaches limits all the same, since the
+/// client's thread does the waiting.
 #[test]
 fn a_runtime_without_io() {
     let apart = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -238,7 +239,7 @@ fn a_storm_in_runtimes_that_share_a_client() {
     current_thread().block_on(nothing_is_left);
 }
 
-/// Connections break while callers write and read over them.
+/// Connections break while callers write and read over them. Every lock is acquired, and none stays locked.
 #[test]
 fn connections_that_break_under_callers() {
     let apart = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

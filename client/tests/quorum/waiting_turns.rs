@@ -139,7 +139,8 @@ async fn a_node_that_is_connected_to_last_is_told_of_the_note_too() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-/// The node measures how long a request waited, and its clock may run faster than the holder's by 1 %.
+/// The node measures how long a request waited, and its clock may run faster than the holder's by 1 %. So the validity
+/// is shorter by 1 % of the wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_counts_less_what_clocks_drift() {
     let nodes = Nodes::start(1);

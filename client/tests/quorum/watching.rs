@@ -45,7 +45,7 @@ async fn each_change_is_told_as_a_majority_says_it() {
     while changes.next().await.is_some() {}
 }
 
-/// The nodes of one grant have different tokens until they are raised to the same one.
+/// The nodes of one grant have different tokens until they are raised to the same one, which the watcher receives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_is_raised_is_told() {
     let nodes = Nodes::start(3);

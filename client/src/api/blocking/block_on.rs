@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 
 use crate::net::home;
 
-/// Wakes the thread that waits.
+/// The waker of a future: wakes the thread that waits for it.
 struct Waiting(Thread);
 
 impl Wake for Waiting {
@@ -16,7 +16,7 @@ impl Wake for Waiting {
     }
 }
 
-/// Blocks until `future` is ready; its work is done on the client's thread.
+/// Blocks this thread until `future` is ready. The client's thread does the work that the future leaves to it.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Waiting(thread::current())));

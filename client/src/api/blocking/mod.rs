@@ -68,8 +68,8 @@ macro_rules! methods {
     (convert =>, $value:expr) => { $value.map(Into::into) };
 }
 
-/// Declares the blocking twin of a type: `methods` replaces its async methods, and all other methods are the type's
-/// own.
+/// Declares a blocking type that wraps its async twin. `methods` replaces the async methods; all other methods are
+/// called on the twin.
 macro_rules! face {
     ($(#[$meta:meta])* $name:ident, $($methods:tt)*) => {
         $(#[$meta])*
@@ -152,8 +152,8 @@ face! {
 }
 
 face! {
-    /// Several locks that are kept together. Returns async guards, of which only the methods that do not wait are
-    /// useful here.
+    /// Several locks that are extended together, and released together. Its methods return async guards; without a
+    /// runtime, use only those methods of a guard that do not wait.
     #[must_use = "its locks are given back when a session is dropped"]
     Session,
     blocks lock(key: impl AsRef<[u8]>) -> Result<Arc<crate::Guard>, Error>;

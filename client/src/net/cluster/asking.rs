@@ -173,8 +173,8 @@ impl Cluster {
                 Some(Next { node, asking: false })
             }
             None => {
-                // The refusal of a master that is not ready is not about the map; a master that does not answer may
-                // have been replaced.
+                // A refusal by a master that is not ready does not mean that the map of slots is old. A master that
+                // does not answer may have been replaced.
                 if !failure.is_answer() || failure.code() == Some("CLUSTERDOWN") {
                     self.stale.notify_one();
                 }
@@ -184,7 +184,7 @@ impl Cluster {
     }
 }
 
-/// Returns the key in a command of the module.
+/// Returns the key of a module's command: its first argument.
 fn key_of(command: &Cmd) -> &[u8] {
     match command.args_iter().nth(1) {
         Some(Arg::Simple(key)) => key,
@@ -192,7 +192,7 @@ fn key_of(command: &Cmd) -> &[u8] {
     }
 }
 
-/// Adds the name of its server to a failure.
+/// Adds the server's name to a failure.
 fn told_by(way: Option<&Way>, reply: Result<Value, Why>) -> Result<Value, Why> {
     reply.map_err(|failure| failure.of_server(way.map_or("", Way::name)))
 }

@@ -25,8 +25,8 @@ pub struct Shard {
 /// The cluster's shards, as one server sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// True if the server sees a majority of the masters, and the epoch of its configuration. The larger pair is
-    /// better.
+    /// True if the server sees a majority of the masters; and the epoch of the cluster's configuration. Of two views,
+    /// the one with the larger pair is used.
     pub standing: (bool, u64),
     pub shards: Vec<Shard>,
 }
@@ -61,8 +61,8 @@ impl Shard {
 }
 
 impl Place {
-    /// Parses a server in a list. If its host is missing, it is at `answered`; `None` if the server that answered does
-    /// not know its own address.
+    /// Parses one server of a list. If its host is missing, it is the host that `answered`. `None` if its host is
+    /// unknown to the server that answered.
     fn read(server: &Value, answered: &str) -> Option<Self> {
         let Value::Array(parts) = server else { return None };
         let [host, Value::Int(port), ..] = &parts[..] else { return None };
@@ -94,7 +94,7 @@ pub enum Redirection {
     Moved(Place),
     /// The slot is migrating to another master, which this request asks once.
     Ask(Place),
-    /// The slot is migrating.
+    /// The slot is migrating, and the request has to be repeated a little later.
     TryAgain,
 }
 

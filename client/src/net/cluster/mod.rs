@@ -30,7 +30,8 @@ use crate::net::debt::Debt;
 use crate::net::node::{Common, Node, Whereabouts};
 use crate::values::failure::Why;
 
-/// The bits for the numbers of one master's connections; the bits above are the master's number.
+/// Number of low bits of a connection's number that count the connections of one master; the higher bits are the
+/// master's number.
 const NUMBERED_FROM: u32 = 32;
 
 /// A cluster in the list of nodes.
@@ -196,7 +197,7 @@ impl Cluster {
                 tokio::spawn(async move { node.stay_connected().await }).abort_handle()
             };
             let (cluster, own) = (Weak::clone(&self.this), Arc::clone(&node));
-            // The slot may have moved in the meantime.
+            // A release goes to the present master of the slot, which may have moved meanwhile.
             let release = move |debt: Arc<Debt>| {
                 let (cluster, own) = (cluster.upgrade(), Arc::clone(&own));
                 let paid = async move {

@@ -17,7 +17,8 @@ use crate::net::node::Node;
 use crate::net::pace::Given;
 use crate::values::failure::Why;
 
-/// The pause between renewals of the map: while all masters answer; and while one does not, or a slot has no master.
+/// Pause between renewals of the map while all masters answer. While one does not, or a slot has no master, it is
+/// `TROUBLED`.
 const CALM: Duration = Duration::from_secs(10);
 const TROUBLED: Duration = Duration::from_millis(200);
 

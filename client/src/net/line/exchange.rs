@@ -19,7 +19,7 @@ const SILENCE: std::time::Duration = std::time::Duration::from_millis(500);
 /// process was suspended), so the node's answer may be there, unread.
 pub const OVERSLEPT: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// Maximum number of times that the time to answer is granted again because of such a delay.
+/// Maximum number of times that a request gets more time because this process did not run in time ([`OVERSLEPT`]).
 pub const OVERSLEPT_TIMES: u32 = 5;
 
 /// Buffers larger than this are freed when they are empty.
@@ -34,12 +34,12 @@ pub trait Waits {
     fn is_wanted(&self) -> bool;
 }
 
-/// A command that precedes another one.
+/// A command that is sent right before a request, to prepare the connection for it.
 #[derive(Clone, Copy, Debug)]
 pub enum Before {
-    /// The slot of the command's key is migrating to this server.
+    /// ASKING: the slot of the request's key is migrating to this server.
     Asking,
-    /// The connection receives the next change of the key that the command reads.
+    /// CLIENT CACHING: the server reports the next change of the key that the request reads.
     Caching,
 }
 
@@ -53,7 +53,7 @@ impl Before {
     }
 }
 
-/// A caller that waits, and its time limit.
+/// A caller that waits for an answer, and its time limit.
 #[derive(Debug)]
 pub struct Waiting<T> {
     /// The caller.
@@ -66,7 +66,7 @@ pub struct Waiting<T> {
     pub before: Option<Before>,
 }
 
-/// A request that is not packed yet, and the end of its bytes.
+/// A request that has not been handed to the socket yet, and the end of its bytes in the buffer.
 #[derive(Debug)]
 struct Asked<T> {
     end: usize,

@@ -46,7 +46,7 @@ fn length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
             }
             b'*' | b'~' | b'>' => missing = more(missing, count(text)?, 1, 0)?,
             b'%' => missing = more(missing, count(text)?, 2, 0)?,
-            // The value with this attribute follows.
+            // An attribute: the value that it belongs to follows.
             b'|' => missing = more(missing, count(text)?, 2, 1)?,
             _ => return Err(Malformed),
         }

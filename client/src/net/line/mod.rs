@@ -35,13 +35,16 @@ pub const STAND_BY: Duration = Duration::from_millis(2);
 /// Number of concurrent requests, or of answers that arrived together, from which on requests are written together.
 const CROWD: usize = 3;
 
-/// Number of checks without activity after which the client's thread does a follower's work.
+/// Number of checks after which the client's thread serves a connection whose follower (its task in a caller's runtime)
+/// did not run meanwhile.
 const SILENT: u32 = 2;
 
-/// Number of consecutive checks with unread answers after which the connection gets another follower.
+/// Number of consecutive checks that find unread answers, after which another follower (a task in a caller's runtime)
+/// serves the connection.
 const MISSED_MAX: u32 = 8;
 
-/// Number of consecutive checks without requests after which the follower has to end.
+/// Number of consecutive checks without requests, after which the follower (the task that serves the connection in a
+/// caller's runtime) has to end.
 const IDLE_MAX: u32 = 50;
 
 /// A connection. Its callers wait as `T`.
@@ -88,7 +91,7 @@ pub struct Wants {
     pub check_at: Option<Instant>,
     /// True if the socket has to become writable.
     pub is_blocked: bool,
-    /// True if the connection has a follower.
+    /// True if a follower, a task in a caller's runtime, serves the connection.
     pub is_followed: bool,
 }
 
@@ -102,7 +105,7 @@ struct State<T> {
     /// True if TLS holds bytes that the system did not accept.
     is_blocked: bool,
     follower: Option<Follower>,
-    /// Number of followers so far.
+    /// Number of followers that the connection has had so far.
     followers: u64,
     /// Number of answers that arrived together at the last read.
     arrived: usize,
@@ -438,7 +441,8 @@ mod tests {
         Waiting { waits: Asker(number, Arc::clone(gone)), given, from: None, before: None }
     }
 
-    /// Sends more than the system accepts at once; the server answers only when all requests have arrived.
+    /// Sends more than the system accepts at once; the server answers only when all requests have arrived. Each caller
+    /// gets its own answer.
     #[test]
     fn so_much_is_asked_as_there_is_and_each_hears_its_answer() {
         const COUNT: usize = 20_000;

@@ -44,7 +44,7 @@ impl Readiness {
         Ok(())
     }
 
-    /// Clears the readiness. Call it before the read or write, so that events during that are noticed.
+    /// Clears the readiness. Call it before a read or write, so that a change during that is not missed.
     fn forget(&self, interest: Interest) {
         let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _ = match self {

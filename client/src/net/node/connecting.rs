@@ -18,7 +18,8 @@ use crate::values::failure::Why;
 /// The protocol version of this client, as LOCK.NODE numbers it.
 const PROTOCOL: u64 = 1;
 
-/// Feature of LOCK.NODE: the node accepts a note with LOCK.WAIT, and the number of requests behind.
+/// Feature of LOCK.NODE: the node accepts a note with LOCK.WAIT, and the number of requests that wait behind it in the
+/// client.
 const BEHIND: &str = "behind";
 
 /// Feature of LOCK.NODE: one connection receives the answers to many waits.

@@ -42,13 +42,13 @@ const SETTLED: Duration = Duration::from_millis(100);
 /// The error code of a node that does not know the listener's name.
 const NO_LISTENER: &str = "NOLISTENER";
 
-/// A caller's wait for news, until this is dropped.
+/// A caller that waits for the outcome of its LOCK.WAIT over the listener. Dropping this withdraws the request.
 struct Waiting {
     node: Arc<Node>,
     listener: Arc<Listener>,
     about: About,
     number: u64,
-    /// Receives the news; `None` once it has arrived.
+    /// Receives the outcome; `None` once it has arrived.
     told: Option<Told>,
     /// True if the node may have the request in its queue.
     is_sent: bool,
@@ -129,7 +129,8 @@ impl Node {
         due: Instant,
     ) -> (Option<NodeId>, Result<Value, Why>) {
         let broken = || Why::Broken("the connection that hears of its waits broke".to_owned());
-        // This has to come before the sending: the news can be faster than the answer.
+        // This has to come before the sending, because the listener can receive the outcome before the node's answer
+        // arrives here.
         let Some(mut waiting) = self.wait_for(listener, lease) else { return (None, Err(broken())) };
         let mut command = command.clone();
         command.arg("HEARD").arg(&listener.name);
@@ -155,7 +156,7 @@ impl Node {
         (id, told)
     }
 
-    /// Begins to wait for news about `lease` from `listener`; `None` if the listener has ended.
+    /// Begins to wait for the outcome of a LOCK.WAIT of `lease` over `listener`; `None` if the listener has ended.
     fn wait_for(self: &Arc<Self>, listener: &Arc<Listener>, lease: &Lease) -> Option<Waiting> {
         let about = (lease.key.clone().into_boxed_slice(), Box::from(&*lease.owner));
         let (number, told) = listener.add(&about)?;
@@ -208,7 +209,7 @@ impl Node {
     }
 }
 
-/// Receives news until no caller waits for it, or it cannot be received.
+/// Receives outcomes until no caller waits for one, or none can be received.
 async fn listen(listener: Arc<Listener>, link: Waiter, mut states: watch::Receiver<State>) {
     let hear = wire::hear(&listener.name, HEARD.as_millis() as u64);
     let ask = || {
@@ -230,7 +231,8 @@ async fn listen(listener: Arc<Listener>, link: Waiter, mut states: watch::Receiv
                 overslept = 0;
                 let Some(news) = wire::news(news) else { break };
                 news.into_iter().for_each(|news| listener.tell(news));
-                // Lets the callers that received news run first: the node already has another request for news.
+                // Lets the callers that received an outcome run first: the node already has another LOCK.HEAR to
+                // answer.
                 yield_now().await;
                 asked.push_back(ask());
             }

@@ -1,4 +1,4 @@
-//! The connection that listens for this client on one node, and the callers that wait for its news.
+//! The connection that listens for this client on one node, and the callers that wait for outcomes over it.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -52,7 +52,7 @@ pub struct Listener {
     pub waits: Mutex<Waits>,
 }
 
-/// The callers that wait for the listener's news.
+/// The callers that wait for outcomes over the listener.
 #[derive(Debug)]
 pub struct Waits {
     pub is_open: bool,
@@ -61,7 +61,7 @@ pub struct Waits {
     pub idle_since: Instant,
 }
 
-/// A lock and an owner.
+/// The key and the owner of a LOCK.WAIT, by which its outcome finds its caller.
 pub type About = (Box<[u8]>, Box<[u8]>);
 
 /// Receives the end of a wait.
@@ -77,7 +77,8 @@ impl Listener {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a wait for news of `about`, and returns its number; `None` if no news will come.
+    /// Registers a caller that waits for the outcome of `about`, and returns its number; `None` if the listener has
+    /// ended.
     pub fn add(&self, about: &About) -> Option<(u64, Told)> {
         let (told, tells) = oneshot::channel();
         let mut waits = self.waits();
@@ -90,7 +91,7 @@ impl Listener {
         Some((number, tells))
     }
 
-    /// Removes a wait.
+    /// Removes the caller with this number.
     pub fn forget(&self, about: &About, number: u64) {
         let mut waits = self.waits();
         if waits.asked.get(about).is_some_and(|(last, _)| *last == number) {
@@ -98,14 +99,14 @@ impl Listener {
         }
     }
 
-    /// Delivers news to their caller; a cancelled request has none.
+    /// Delivers an outcome to its caller, unless that has given up.
     pub fn tell(&self, News { key, owner, told }: News) {
         if let Some((_, tells)) = self.waits().asked.remove(&(key, owner)) {
             let _ = tells.send(told);
         }
     }
 
-    /// Ends the listener: its callers learn that no further news come.
+    /// Ends the listener. Its callers learn that they will get no outcome.
     pub fn end(&self) {
         let mut waits = self.waits();
         waits.is_open = false;

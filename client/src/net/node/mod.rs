@@ -108,7 +108,7 @@ pub struct Node {
     silent_since: watch::Sender<Option<Instant>>,
     waiters: Mutex<Vec<Waiter>>,
     hearing: Hearing,
-    /// Requests that wait on connections of their own.
+    /// Number of requests that wait at the node on connections of their own.
     blocked: Tally,
     owed: Mutex<VecDeque<Arc<Debt>>>,
     /// Number of pending releases.
@@ -270,7 +270,8 @@ impl Node {
         matches!(&*self.state.borrow(), State::Up(_)) && self.silent_since.borrow().is_none()
     }
 
-    /// Returns whether the node accepts a note and the number of requests behind, as far as that is known.
+    /// Returns whether a LOCK.WAIT to the node may carry a note and the number of requests behind it, as far as that is
+    /// known.
     pub fn knows_behind(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(link) if link.knows_behind)
     }

@@ -87,7 +87,7 @@ impl Node {
             let all_paid = paid.iter().all(|paid| *paid);
             {
                 let mut owed = self.outstanding_ttl();
-                // Some may have moved to another version of the set meanwhile.
+                // Some of these releases may have moved to another version of the set meanwhile.
                 let known = batch.len().min(owed.len());
                 owed.drain(..known);
                 batch.into_iter().zip(paid).filter(|(_, paid)| !paid).for_each(|(debt, _)| owed.push_back(debt));

@@ -50,7 +50,8 @@ impl Talking {
                 return Err(failure);
             }
             let Wants { check_at, is_blocked, is_followed } = line.wants();
-            // If a follower serves the connection, a registered socket would wake this thread at each answer.
+            // If a follower, a task in a caller's runtime, serves the connection, a registered socket would wake this
+            // thread at each answer for nothing.
             match (is_followed, &socket) {
                 (true, _) => socket = None,
                 (false, None) => socket = Some(line.readiness()?),
@@ -91,7 +92,7 @@ impl Talking {
     }
 }
 
-/// Returns the next moment at which the thread checks all connections that followers serve.
+/// Returns the next moment at which the client's thread checks all connections that tasks in callers' runtimes serve.
 fn next_look() -> Instant {
     static FIRST: LazyLock<Instant> = LazyLock::new(clock::now);
     let now = clock::now();
@@ -157,7 +158,7 @@ impl Node {
         read
     }
 
-    /// Does the work that a connection's follower has left undone.
+    /// Does the work that a connection's follower, its task in a caller's runtime, has left undone.
     fn stand_by(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
         let now = clock::now();
         let stood = link.line.stand_by(now, arrived);

@@ -36,7 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Time after which the caller is informed that a new node does not answer and is asked again.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 
-/// Time after which a node that does not answer while the set is founded is recorded with an unknown id.
+/// Time after which the first version of the set is stored although a node does not answer; that node's id is then
+/// recorded as unknown.
 const FOUNDING: Duration = Duration::from_secs(5);
 
 /// Pause between two checks of a guarded node: an operator may lift the guard.
@@ -45,8 +46,8 @@ const GUARD_LOOK: Duration = Duration::from_secs(1);
 /// First and longest pause after a failed attempt.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// Position in a ballot of the number that outbids others. It doubles each time another changer, even a dead one, has
-/// outbid this one.
+/// Lowest bit, in a ballot, of its first part, by which it outbids other ballots. That part doubles each time another
+/// changer, even a dead one, has outbid this one.
 const ATTEMPTS_SHIFT: u32 = 96;
 
 /// Makes the nodes at these addresses the set, in as many steps as needed. Returns once the client of `nodes` works with it.
@@ -328,9 +329,9 @@ impl<'a> Changer<'a> {
         }
     }
 
-    /// Returns whether the node that `list` adds to `present`, if there is one, is not guarded; if it is, waits for a
-    /// while first. As long as the node does not grant, it raises the number that a majority needs without being part
-    /// of one, so that with another dead node locks would be lost.
+    /// Returns true unless the node that `list` adds to `present` is guarded; then waits for a while first. As long as
+    /// the node does not grant, it raises the number that a majority needs without being part of one. With another dead
+    /// node, locks would then be lost.
     async fn added_serves(&mut self, present: &Members, list: &[Member], guarded: &Guarded) -> bool {
         let is_added = |(node, _): &&(String, u64)| {
             list.iter().any(|member| member.address == *node && !present.list.contains(member))
@@ -463,7 +464,8 @@ fn errors(failures: &[(String, Why)]) -> Vec<NodeError> {
     failures.iter().map(|(node, failure)| NodeError { node: node.clone(), why: failure.clone() }).collect()
 }
 
-/// Parses the promise in an answer.
+/// Parses a member's promise to vote for the next version of the set. It names the list that the member has accepted
+/// before, if any.
 fn said(value: &Value) -> Option<MemberSays> {
     let accepted = match (wire::text(value, "accepted"), wire::text(value, "members")) {
         (Some(ballot), Some(list)) => {

@@ -8,8 +8,8 @@ use crate::fixture::{Nodes, connected, ms, until};
 use crate::harness::{Frozen, Reply, Server, int, patience};
 use crate::proxy::before_each;
 
-/// With two of five nodes down, three know the lock of a process that has ended. With three down, the answer is
-/// unknown.
+/// With two of five nodes down, three know the lock of a process that has ended, and another process extends it. With
+/// three down, it is unknown whether the lock is held, and every request fails with `NoQuorum`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_are_down() {
     let nodes = Nodes::start(5);
@@ -112,7 +112,8 @@ async fn held(count: usize) -> (Nodes, Client, ByOwner) {
     (nodes, client, locks)
 }
 
-/// Two holds are known here, and the lock is broken on four of five nodes before this process notices.
+/// This process knows two holds, and the lock is broken on four of five nodes before it notices. Releasing one hold
+/// reports that the lock is not held, and the fifth node is released too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_is_given_back_of_a_broken_lock() {
     let (nodes, client, locks) = held(5).await;
@@ -176,8 +177,8 @@ async fn a_change_that_changes_nothing_is_asked_of_the_nodes() {
     }
 }
 
-/// An operator breaks the lock on one node after the other, while its owner extends it. Each extension began a round in
-/// which broken nodes granted it again, so the break was undone.
+/// An operator breaks the lock on one node after the other, while its owner extends it. Each extension used to begin a
+/// round in which broken nodes granted it again, which undid the break.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_break_on_one_node_after_the_other_while_it_is_extended() {
     let nodes = Nodes::start(5);
