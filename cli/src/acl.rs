@@ -18,7 +18,7 @@ const KNOWS_CATEGORIES: [(u32, u32); 2] = [(7, 4), (8, 0)];
 /// The placeholder for the password. No password is generated here, since the shell's history would keep it.
 const PASSWORD: &str = "PASSWORD";
 
-/// `palisade acl ROLE`
+/// Runs `palisade acl ROLE`: prints the line that creates a user of this role.
 ///
 /// # Errors
 /// The keys are missing; a name is invalid.
@@ -57,7 +57,7 @@ pub async fn run(
     Ok(End::OK)
 }
 
-/// Returns true if the word needs no quotes in the line.
+/// Returns true if the word needs no quotes in a command line.
 fn is_word(word: &str) -> bool {
     !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"' || c == '\'')
 }

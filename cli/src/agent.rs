@@ -36,7 +36,7 @@ const USER: &str = "default";
 /// The exit status for an unhealthy agent, which container health checks expect.
 const UNWELL: u8 = 1;
 
-/// Serves until a signal arrives.
+/// Runs `palisade agent`: serves clients until a signal arrives.
 ///
 /// # Errors
 ///

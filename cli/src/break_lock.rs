@@ -23,7 +23,7 @@ struct Broken {
     token: Option<u64>,
 }
 
-/// `palisade break KEY [--token T]`
+/// Runs `palisade break KEY [--token T]`.
 ///
 /// # Errors
 /// Too few nodes can be asked; the person declines.
@@ -76,8 +76,8 @@ struct Ended {
 }
 
 impl Ended {
-    /// Makes each node end the grants with its tokens, or all (`None`). Returns for each whether it had all of them; `None`:
-    /// it did not answer.
+    /// Makes each node end the grants with the tokens listed for it, or all grants (`None`). Returns for each node
+    /// whether it had all of them; `None`: it did not answer.
     async fn end(&mut self, nodes: &Nodes, key: &[u8], of_node: Vec<Vec<Option<u64>>>) -> Vec<Option<bool>> {
         let commands = of_node.iter().map(|tokens| tokens.iter().map(|token| command(key, *token)).collect());
         let replies = nodes.ask_each_about(key, commands.collect()).await;
@@ -95,8 +95,8 @@ impl Ended {
     }
 }
 
-/// Ends the grants with this token, and those that their owners have on other nodes, beginning with what the nodes `show`.
-/// Returns the words for the case that there were none.
+/// Ends the grants with this token, and those that their owners have on other nodes, beginning with what the nodes
+/// `show`. Returns the text to print if no node had such a grant.
 ///
 /// # Errors
 /// A node that does not answer may be the only one to show the token.

@@ -45,7 +45,7 @@ impl GrantOutput {
     }
 }
 
-/// `palisade acquire KEY --owner NAME`
+/// Runs `palisade acquire KEY --owner NAME`.
 ///
 /// # Errors
 /// The lock was not granted.
@@ -101,7 +101,7 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
     Ok(End::OK)
 }
 
-/// `palisade release KEY --owner NAME`
+/// Runs `palisade release KEY --owner NAME`.
 ///
 /// # Errors
 /// This owner does not hold the lock, or too few nodes answered.
@@ -121,7 +121,7 @@ pub async fn release(nodes: &Nodes, owner: &Owner, as_json: bool) -> Result<End,
     Ok(End::OK)
 }
 
-/// `palisade extend KEY --owner NAME --ttl TIME`
+/// Runs `palisade extend KEY --owner NAME --ttl TIME`.
 ///
 /// # Errors
 /// This owner does not hold the lock, or too few nodes extended it.

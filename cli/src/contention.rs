@@ -22,7 +22,7 @@ struct Count {
     error: u64,
 }
 
-/// The waits and refusals by key and database.
+/// For each database and key, the counts of waits and of refusals.
 type Keys = BTreeMap<(u64, Vec<u8>), [Count; 2]>;
 
 /// The kinds of counts, in the order of their fields.
@@ -43,7 +43,7 @@ pub struct Contended {
 pub struct Contention {
     /// The keys with the most waits and refusals, in this order.
     keys: Vec<Contended>,
-    /// The nodes that did not answer, with the reasons; empty if all did.
+    /// The nodes that did not answer, with the reasons; empty if all nodes answered.
     untold: String,
 }
 

@@ -13,7 +13,7 @@ use crate::show::{print, table, tell, time};
 /// The word shown for a grant that has not ended.
 const HELD: &str = "held";
 
-/// `palisade history [KEY]`
+/// Runs `palisade history [KEY]`.
 ///
 /// # Errors
 /// Too few nodes can be asked.

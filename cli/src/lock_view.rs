@@ -39,7 +39,7 @@ pub struct LockView {
     pub grants: Vec<GrantView>,
     /// The most waiters on one node.
     pub waiters: u64,
-    /// Callers behind those waiters in the same processes, as reported to that node.
+    /// The number of callers behind those waiters in the same processes, as clients report it to that node.
     pub waiters_behind: u64,
     /// The first waiters.
     pub queue: Vec<Waiter>,
@@ -94,7 +94,7 @@ pub struct Waiter {
     /// `exclusive`, `shared` or `permit`.
     pub mode: String,
     pub waited_ms: u64,
-    /// Callers that wait behind this waiter in its process.
+    /// The number of callers that wait behind this waiter in its process.
     pub behind: u64,
 }
 
@@ -107,7 +107,7 @@ pub struct Together {
     pub holders: u64,
     /// The most waiters on one node, as in [`LockView::waiters`].
     pub waiters: u64,
-    /// The callers behind these waiters, as in [`LockView::waiters_behind`].
+    /// The number of callers behind these waiters, as in [`LockView::waiters_behind`].
     pub waiters_behind: u64,
     /// The first waiters, as in [`LockView::queue`].
     pub queue: Vec<Waiter>,

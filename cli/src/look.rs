@@ -20,7 +20,7 @@ const SCAN_COUNT: usize = 1_000;
 /// The number of locks in one batch of commands.
 const BATCH: usize = 500;
 
-/// `palisade info KEY`
+/// Runs `palisade info KEY`.
 ///
 /// # Errors
 /// Too few nodes can be asked, or may have forgotten who holds it.
@@ -92,7 +92,7 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
     text
 }
 
-/// `palisade ls [PATTERN]`
+/// Runs `palisade ls [PATTERN]`.
 ///
 /// # Errors
 ///

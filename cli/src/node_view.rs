@@ -21,7 +21,7 @@ use crate::show::{print, table, tell, time};
 /// The number of round trips that are measured; the shortest counts.
 const ROUND_TRIPS: usize = 3;
 
-/// A node.
+/// A server's description of itself, as `palisade nodes` shows it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NodeView {
     pub number: usize,
@@ -181,7 +181,7 @@ impl NodeView {
     }
 }
 
-/// `palisade nodes`
+/// Runs `palisade nodes`.
 ///
 /// # Errors
 ///
@@ -236,7 +236,7 @@ pub struct Guarded {
     pub guard_ms: u64,
 }
 
-/// `palisade guard NODE [lift|arm TIME]`
+/// arm TIME]`|arm TIME]`
 ///
 /// # Errors
 /// There is no such node, it cannot be asked, or the user declines.

@@ -8,14 +8,14 @@ use clap::ValueEnum;
 pub struct Permission {
     /// The rule for ACL SETUSER, without the plus sign.
     pub rule: &'static str,
-    /// The function that fails without the permission.
+    /// The consequence for the user if the permission is missing, as a text for `palisade doctor`.
     pub purpose: &'static str,
     /// A command that needs the permission and changes nothing: if it could, its arguments are wrong, which the server
     /// checks after the permission.
     probe: &'static [&'static str],
 }
 
-/// The placeholder for the key in such a command.
+/// The placeholder for the key in the command that tests a permission.
 const KEY: &str = "<key>";
 
 const fn may(rule: &'static str, purpose: &'static str, probe: &'static [&'static str]) -> Permission {
@@ -203,7 +203,7 @@ impl Role {
         let category: &[&str] = match self {
             Self::Application if knows_categories => &["+@lock", "-@dangerous"],
             Self::Operator if knows_categories => &["+@lock"],
-            // Otherwise an earlier rule for this user could permit a way around the gate.
+            // Without this, an earlier rule for the user could permit a way around the gate.
             Self::Writer => &["-@all"],
             _ => &[],
         };
@@ -231,7 +231,7 @@ impl Permission {
         command
     }
 
-    /// Returns true if that command is about a key.
+    /// Returns true if the command that tests the permission is about a key.
     pub fn is_of_key(&self) -> bool {
         self.probe.contains(&KEY)
     }

@@ -30,7 +30,7 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 /// The longest time after a wait for asking the nodes for the holder and for sending releases.
 const LATE: Duration = Duration::from_millis(100);
 
-/// The shortest and longest pause after such a collision, in milliseconds.
+/// The shortest and longest pause before an attempt is repeated because several clients asked at once, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 2..50;
 
 /// The interval at which the holder is shown to a user who waits.
@@ -45,7 +45,8 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// Returns the moment when all requests after a wait that began at `began` have to be done; `None` without a limit.
+    /// Returns the moment by which all requests to the nodes have to be done, for a wait that began at `began`; `None`
+    /// without a limit.
     pub fn over(self, began: Instant) -> Option<Instant> {
         match self {
             Self::Until(limit) => Some(began + limit + LATE),

@@ -80,7 +80,7 @@ fn is_end(code: KeyCode, modifiers: KeyModifiers) -> bool {
         || (code == KeyCode::Char('c') && modifiers == KeyModifiers::CONTROL)
 }
 
-/// The data of the page, and the counters at the last page.
+/// The data of the present page, and the counters at the previous one.
 struct View<'a> {
     nodes: &'a Nodes,
     pattern: &'a [u8],
@@ -101,7 +101,7 @@ struct Shown {
     /// The rates of each node since the last page; none for the first one.
     rates: Vec<Rates>,
     contended: Contention,
-    /// The first of the locks in the requested order.
+    /// The first of the locks, in the order that the user chose.
     locks: Vec<LockView>,
     /// The number of locks found.
     seen: usize,

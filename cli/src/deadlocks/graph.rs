@@ -232,7 +232,8 @@ mod tests {
         assert!(circles(&more).is_empty(), "one who is not listed may give a permit back");
     }
 
-    /// In these tests a name in capitals is a holder id, which differs from the owner.
+    /// A wait that has no holder id may hide a circle. In these tests a name in capitals is a holder id, which differs
+    /// from the owner.
     #[test]
     fn what_those_without_an_id_may_hide() {
         let named = |texts: &[&str]| {

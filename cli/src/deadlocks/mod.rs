@@ -46,7 +46,7 @@ struct Found {
     parties: usize,
     /// The number of holders and waiters without a holder id, whose deadlocks cannot be seen.
     unnamed: usize,
-    /// True if further deadlocks are impossible, among parties without an id and on nodes that do not answer.
+    /// True if there can be no other deadlocks: neither among parties without an id, nor on nodes that do not answer.
     is_known: bool,
     /// The reason why the holders of these locks are unknown: nodes that are guarded or cannot be asked.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,7 +109,8 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
         let guard = guards.get(&*said.server).cloned().flatten();
         said.map(|value| Reply { value, guard })
     };
-    // These nodes are treated as if none showed a lock, since the other nodes may have locks that none of these shows.
+    // For locks that no node shows: the nodes that may have them all the same, because they do not answer or are
+    // guarded.
     let empty: Vec<ServerAnswer<Reply>> =
         connected.iter().map(|said| with_guard(said.clone().map(|_| Value::Nil))).collect();
     let whys = unsure(None, &empty);
@@ -125,7 +126,7 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
             let together = Together::of(answers(&said).cloned(), nodes.majority());
             let first = together.grants.first();
             let replies: Vec<ServerAnswer<Reply>> = said.into_iter().map(with_guard).collect();
-            // One server of each node is asked, if one answers there.
+            // Each node with a server that answers has one reply; the other nodes cannot say either.
             let others = unsure(first, &replies).len() + nodes.len().saturating_sub(replies.len());
             is_unknown |= known(nodes.len(), first.map_or(0, |first| first.nodes), others) == HoldStatus::Unknown;
             told.push(waited_for(&view.key, together));

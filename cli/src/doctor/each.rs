@@ -15,8 +15,8 @@ const ROUND_TRIP_MAX_US: u64 = 25_000;
 /// The longest lease that a replica assumes before its master has reported one, in milliseconds: a day.
 const TOLD_NOTHING_MS: u64 = 86_400_000;
 
-/// The longest time until a master that Sentinel has replaced may come back as a master, in milliseconds. No lease may
-/// end within it (docs/operations.md).
+/// The longest time in which a master that Sentinels have replaced, and that comes back, still acts as a master, in
+/// milliseconds. No guard may end within it, so no longest lease may be shorter (docs/operations.md).
 const COMES_BACK_MS: u64 = 20_000;
 
 /// Checks one server.
@@ -108,7 +108,7 @@ fn unreachable(patient: &Patient, error: &Why) -> Finding {
     Finding::new(level, &patient.view.node, format!("{what}: {}", words(error)), then)
 }
 
-/// Checks a server that is a whole node.
+/// Checks a server that is a node by itself, outside of clusters and without Sentinels.
 fn alone(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     if view.role != "master" {
@@ -152,7 +152,7 @@ fn replaceable(patient: &Patient, found: &mut Findings<'_>) {
     }
 }
 
-/// Checks a server that Sentinels watch: it may come back as a master after it was replaced.
+/// Checks a server that Sentinels watch, which may come back as a master after another one has replaced it.
 fn comes_back(patient: &Patient, found: &mut Findings<'_>) {
     let guard = patient.setting("lock.restart-guard");
     if !["", "always"].contains(&guard) {

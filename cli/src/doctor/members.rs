@@ -39,7 +39,8 @@ pub fn check(nodes: usize, survey: &Survey) -> Vec<Finding> {
     findings
 }
 
-/// Returns how to found a set, if there are several nodes of one server each, all answer, and none knows a set.
+/// Returns the advice how to store a first set, if there are several nodes of one server each, all answer, and none
+/// knows a set.
 fn unfounded(nodes: usize, survey: &Survey) -> Option<Finding> {
     let told = &survey.told;
     if nodes < 2 || told.len() < nodes || told.iter().any(|told| told.said.is_err()) {

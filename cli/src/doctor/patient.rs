@@ -25,7 +25,7 @@ const SETTINGS: [&str; 11] = [
     "lock.*",
 ];
 
-/// The part of its node that a server is.
+/// The kind of node that a server belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
     /// The server is the whole node.
@@ -38,7 +38,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns the part that each server of this node has.
+    /// Returns the kind of this node.
     pub fn of(node: &Node) -> Self {
         match *node.place {
             Place::Server(_) => Self::Alone,

@@ -160,7 +160,8 @@ pub(super) async fn own_name(link: &mut ServerLink) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The texts of Redis 7.0 to 8.2 and Valkey, to the user itself and in the answer of ACL DRYRUN.
+    /// Redis 7.0 to 8.2 and Valkey refuse with different texts, and with others again in the answer of ACL DRYRUN. Each
+    /// text gets its verdict.
     #[test]
     fn the_words_of_each_server() {
         for text in [

@@ -230,7 +230,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Returns the remaining validity that the watchdog knows.
+    /// Returns the remaining validity of the lock, as it was last reported to the watchdog.
     fn left(&self) -> Duration {
         self.valid_until.saturating_sub(clock::since_boot())
     }

@@ -47,7 +47,7 @@ struct Step {
     majority: usize,
 }
 
-/// `palisade members set ADDRESS…`
+/// Runs `palisade members set ADDRESS…`.
 ///
 /// # Errors
 /// Those of the client's `set_nodes`; the user declines.
@@ -98,7 +98,7 @@ pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End
     show(nodes, &Survey::of(nodes).await, as_json)
 }
 
-/// The text before a set is founded.
+/// The text before the first set is stored.
 const FOUNDS: &str = "no node knows a set yet: --nodes are written down as the first one, so all clients must have been given exactly these";
 
 fn is_same(one: &Members, other: &Members) -> bool {

@@ -13,7 +13,7 @@ use crate::node_failure::{line, with_remedy};
 use crate::nodes::Nodes;
 use crate::show::{print, table, tell, time};
 
-/// `palisade members [set]`
+/// Runs `palisade members` or `palisade members set`.
 ///
 /// # Errors
 ///

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::node_failure::in_json;
 use crate::nodes::Nodes;
 
-/// The standing of a server, or of a member.
+/// The relation of a server or a member to the latest version of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -22,7 +22,7 @@ pub enum Standing {
     Unreachable,
     /// A member at whose address another server answers: it was replaced, or lost its state file.
     AnotherId,
-    /// A member whose id is unknown, because it could not be asked when the set was founded.
+    /// A member whose id is unknown, because it could not be asked when the first set was stored.
     UnknownId,
     /// A node of the list that is not in the set.
     NoMember,
@@ -185,7 +185,7 @@ impl Survey {
         Row { member_id, ..row }
     }
 
-    /// Returns the longest lease that a node allows, in milliseconds.
+    /// Returns the longest lease that any of the nodes allows, in milliseconds.
     pub fn max_ttl_ms(&self) -> u64 {
         self.knowing().map(|knows| knows.max_ttl_ms).max().unwrap_or(0)
     }
@@ -221,7 +221,7 @@ fn row(told: &SurveyedServer, standing: Standing) -> Row {
 }
 
 impl Row {
-    /// Returns the standing for people.
+    /// Returns the relation to the set in words, for people.
     pub fn standing_words(&self) -> &'static str {
         self.standing.words()
     }

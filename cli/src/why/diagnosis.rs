@@ -38,7 +38,7 @@ pub enum State {
     Unreachable,
 }
 
-/// A finding.
+/// A fact about the lock or a node, for the person who reads the diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The subject: `holder`, `partly` (no majority), `node`, `kept`, `waiter` or `log`.
@@ -46,7 +46,7 @@ pub struct Finding {
     pub found: String,
 }
 
-/// A diagnosis.
+/// The answer to why nobody gets the lock: its state, the facts, and the advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     pub state: State,

@@ -35,7 +35,8 @@ fn nobody_is_told_to_lift_the_guard_of_a_node_that_may_have_lost_its_disk() {
     }
 }
 
-/// With a set of nodes, `doctor` can distinguish such a node from a new one.
+/// Once a set of nodes is stored, `doctor` can tell a node that lost its disk from a new one. Before that it says how
+/// to store one.
 #[test]
 fn how_to_found_a_set() {
     let nodes = lasting(4);

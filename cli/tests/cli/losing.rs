@@ -26,8 +26,8 @@ fn beating(nodes: &Nodes, options: &str) -> Running {
     running
 }
 
-/// No lease was requested after the nodes froze, so the validity ends no later than that of a lease requested at that
-/// moment.
+/// No lease was requested after the nodes froze. So the command is dead before the end of a lease that was requested at
+/// that moment.
 #[test]
 fn nodes_that_freeze() {
     let nodes = Nodes::start(3);

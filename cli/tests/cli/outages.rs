@@ -61,7 +61,7 @@ fn a_majority_that_is_away_at_the_start_is_waited_for() {
     }
 }
 
-/// At the end of the wait, the output names the nodes.
+/// The program waits for the nodes until its limit, and then names those that do not answer.
 #[test]
 fn they_are_waited_for_as_long_as_was_said() {
     let mut nodes = Nodes::start(3);
@@ -133,7 +133,7 @@ fn what_the_first_connection_takes_is_part_of_the_wait() {
     assert!(late < Duration::from_millis(1_500), "{late:?} after its time");
 }
 
-/// The servers answer that they are loading their data.
+/// The servers answer that they are loading their data, and the program waits until they are ready.
 #[test]
 fn a_node_that_loads_its_data_is_waited_for() {
     let loading = || {
@@ -187,7 +187,7 @@ fn what_lasts_ends_the_wait() {
     }
 }
 
-/// An outage longer than the lease used to end the candidate for good.
+/// An outage longer than the lease used to end the candidate for good. It campaigns again.
 #[test]
 fn a_candidate_outlasts_an_outage() {
     let mut nodes = Nodes::start(3);
@@ -208,7 +208,8 @@ fn a_candidate_outlasts_an_outage() {
     leader.terminate();
 }
 
-/// The program used to end with the status of its command, without a message about the lock.
+/// A release that too few nodes confirm is reported. The program used to end with the status of its command, without a
+/// message about the lock.
 #[test]
 fn a_release_that_nobody_confirms_is_told() {
     let mut nodes = Nodes::start(3);

@@ -62,7 +62,8 @@ fn while_the_command_runs() {
     nodes.wait_idle();
 }
 
-/// A stopped command receives no signal but SIGKILL until it is continued.
+/// A stopped command receives no signal but SIGKILL until it is continued, so the program continues it, and it ends by
+/// SIGTERM.
 #[test]
 fn while_the_command_is_stopped() {
     let nodes = Nodes::start(1);
@@ -77,7 +78,7 @@ fn while_the_command_is_stopped() {
     nodes.wait_idle();
 }
 
-/// A shell that waits for a command dies of SIGTERM at once, which would leave that command running.
+/// A shell that waits for a command dies of SIGTERM at once. The command that it started gets the signal too, and ends.
 #[test]
 fn what_the_command_started_gets_them_too() {
     let nodes = Nodes::start(1);
@@ -87,7 +88,7 @@ fn what_the_command_started_gets_them_too() {
     crate::fixture::wait_dead(&inner);
 }
 
-/// One node does not answer the release, so the release takes as long as a node has to answer.
+/// One node does not answer, so the release takes as long as a node may take. Signals during that time change nothing.
 #[test]
 fn while_it_gives_back() {
     let nodes = Nodes::start(3);
