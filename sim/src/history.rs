@@ -72,13 +72,13 @@ impl HeldAs {
 /// An event: a holder did something with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Event {
-    /// The moment.
+    /// The moment, in true time.
     pub at: TimeUs,
     /// The lock.
     pub key: u32,
     /// The holder.
     pub who: Holder,
-    /// The action.
+    /// The holder's action, or its end.
     pub what: Occurrence,
 }
 

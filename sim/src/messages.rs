@@ -25,7 +25,7 @@ pub struct Request {
     /// The id of the server that the request is meant for. A connection to another server does not send the request.
     /// `None` stands for any server.
     pub meant: Option<NodeId>,
-    /// The content.
+    /// The command or question that is sent, with its arguments.
     pub says: Payload,
 }
 
@@ -88,7 +88,7 @@ pub struct Reply {
     pub number: u32,
     /// The server that answers.
     pub id: NodeId,
-    /// The content.
+    /// The answer itself.
     pub says: Hears,
 }
 

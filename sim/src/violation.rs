@@ -11,11 +11,11 @@ pub struct Claim {
     pub who: Holder,
     /// The mode.
     pub mode: HeldAs,
-    /// The token.
+    /// The holder's token.
     pub token: u64,
-    /// The beginning.
+    /// The moment from which the client relies on the lock.
     pub from: TimeUs,
-    /// The end.
+    /// The moment until which the client relies on the lock.
     pub until: TimeUs,
 }
 

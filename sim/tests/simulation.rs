@@ -76,7 +76,8 @@ fn every_way_in_which_a_slot_loses_its_locks_needs_its_guard() {
 }
 
 /// A node gains a slot without its locks, and is killed before their leases have ended. Its disk then proves that the
-/// node remembers its own grants, but not those of the slot's former owner.
+/// node remembers its own grants, but not those of the slot's former owner. So the slot must stay guarded after the
+/// restart.
 #[test]
 fn the_guard_of_a_slot_outlasts_a_crash() {
     for seed in 0..20 {
@@ -220,7 +221,8 @@ fn every_rule_of_a_set_that_changes_is_needed() {
     }
 }
 
-/// An answer to one round of extension arrives during the next, whose requests no node received.
+/// An answer to one round of extension arrives during the next, whose requests no node received. It must not count for
+/// the next round.
 #[test]
 fn an_answer_counts_for_its_own_round() {
     let is_meant = |kind: &Kind| matches!(kind, Kind::LateAnswers { .. } | Kind::Cut { .. });

@@ -18,11 +18,11 @@ use super::watch;
 use super::world::{CLIENTS, CONTENDED_KEYS, NODES, World};
 use crate::history::{Event, HeldAs, Holder, Occurrence};
 
-/// The memory limit of a server that holds no lock: a few MiB for the server itself, and buffers of connections and
-/// replication.
+/// The memory limit, in bytes, of a server that holds no lock: a few MiB for the server itself, and buffers of
+/// connections and replication.
 const MEMORY_MAX: u64 = 64 << 20;
 
-/// Words that no log may contain.
+/// Words that no server's log may contain.
 const ALARMS: &[&str] = &[
     "panic",
     "LOCKPANIC",
@@ -40,7 +40,7 @@ pub struct EndState {
     pub name: String,
     /// The server's version.
     pub version: String,
-    /// The numbers of locks, deadline entries and waiters that remain.
+    /// The memory that the server uses, in bytes.
     pub memory: u64,
     /// The numbers of locks, deadline entries and waiters that are left over.
     pub left: (u64, u64, u64),
@@ -60,7 +60,7 @@ pub async fn finish(world: &World) {
     }
 }
 
-/// The longest time until a free lock must be acquired while enough nodes serve.
+/// The longest time that taking a free lock may need while enough nodes serve.
 const OBTAINED: Duration = Duration::from_secs(20);
 
 /// Takes every lock while one or two nodes are unreachable, for each choice of these nodes: the others are a healthy
@@ -160,7 +160,8 @@ async fn take(
         at,
         Occurrence::Held { since, until: at + guard.valid_for().as_micros() as u64, token, mode: HeldAs::Exclusive },
     );
-    // Ends come before beginnings at the same microsecond, so the end is at least one later.
+    // Events of the same microsecond are sorted with ends first. So the end is recorded at least one microsecond after
+    // the beginning.
     see(now_us().max(at + 1), Occurrence::Ended);
     guard.release().await;
     Ok(())

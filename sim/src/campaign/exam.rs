@@ -25,7 +25,7 @@ pub const GUARD: Duration = Duration::from_secs(8);
 /// The longest time that one question may take.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// The least lead, in microseconds, of the first token of a node without a state file over the clock plus twice the
+/// A node without a state file starts its tokens at least this far, in microseconds, above its clock plus twice the
 /// greatest skew.
 const START_AHEAD_US: u64 = 5_000_000;
 
@@ -46,7 +46,7 @@ pub struct Exam {
     owner: String,
 }
 
-/// The result of the second question.
+/// The result of asking the node for the lock again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Second {
     /// A grant with a larger token, after the lease.

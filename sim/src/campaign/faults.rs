@@ -43,9 +43,9 @@ impl fmt::Display for On {
 pub struct Fault {
     /// The name in the report.
     pub kind: &'static str,
-    /// The target.
+    /// The part of the campaign that the fault affects.
     pub on: On,
-    /// The beginning.
+    /// The moment at which the fault began.
     pub from: TimeUs,
     /// The end; `None` while the fault lasts.
     pub until: Option<TimeUs>,
@@ -56,11 +56,11 @@ pub struct Fault {
 /// An event that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The moment.
+    /// The moment at which the event was noticed.
     pub at: TimeUs,
     /// The lock; `None` if the fault concerns no lock in particular.
     pub key: Option<u32>,
-    /// The description.
+    /// A sentence for the report that says what happened.
     pub what: String,
 }
 

@@ -37,11 +37,11 @@ pub struct Claim {
     pub who: Holder,
     /// The mode.
     pub mode: HeldAs,
-    /// The last token.
+    /// The last token that the holder had.
     pub token: u64,
-    /// The beginning.
+    /// The moment from which the holder relied on the lock.
     pub from: TimeUs,
-    /// The end.
+    /// The moment at which the holder stopped relying on the lock.
     pub until: TimeUs,
     /// The end of the last lease's validity.
     pub valid_until: TimeUs,

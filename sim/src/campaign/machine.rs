@@ -135,7 +135,7 @@ impl Machine {
         Ok(Self { name, dir, port, clock, durability, state_file: None, options: vec![], child: None })
     }
 
-    /// Returns the port.
+    /// Returns the port on which the server listens.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -145,17 +145,17 @@ impl Machine {
         self.port = port;
     }
 
-    /// Returns the path of the socket.
+    /// Returns the path of the server's Unix socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.join("socket")
     }
 
-    /// Returns the folder.
+    /// Returns the folder of the server's data.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Returns the name.
+    /// Returns the machine's name, as in the report.
     pub fn name(&self) -> &str {
         &self.name
     }

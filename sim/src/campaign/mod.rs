@@ -83,9 +83,9 @@ pub struct Recovery {
 pub struct Outcome {
     /// The settings.
     pub settings: Settings,
-    /// The beginning.
+    /// The moment at which the campaign began.
     pub from: TimeUs,
-    /// The end.
+    /// The moment at which the campaign ended.
     pub until: TimeUs,
     /// Everything that happened.
     pub history: History,

@@ -60,7 +60,7 @@ struct Inner {
 
 #[derive(Clone, Debug, Default)]
 struct Cell {
-    /// The numbers by permit. Number 0 is that of writers and readers.
+    /// For each permit, the number that its holders write. Permit 0 stands for writers and readers.
     numbers: BTreeMap<u16, u64>,
     /// The largest tokens of the accesses so far.
     seen: Floors,

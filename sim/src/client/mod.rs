@@ -57,7 +57,7 @@ pub enum Status {
     Left,
 }
 
-/// A client's stage.
+/// The stage of a client's current acquisition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 enum Stage {
     #[default]
@@ -75,7 +75,7 @@ enum Stage {
     },
 }
 
-/// A pending request.
+/// A request to a node that has not been answered so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Open {
     seat: usize,

@@ -3,7 +3,7 @@
 use palisade_core::Members;
 use palisade_core::quorum::NodeId;
 
-/// The id of a member that could not be asked at the founding of the set. No server has it.
+/// The id of a member that could not be asked when the first version of the set was stored. No server has it.
 const NOBODY: NodeId = NodeId(0);
 
 /// A version of the node set, in the form that a client needs.
@@ -40,14 +40,14 @@ impl Set {
         self.seats.len()
     }
 
-    /// Returns the place of the node in this seat, and the id of the server that must be there. `None` stands for any
-    /// server, as before the first version.
+    /// Returns where the member with this index is: its node's number, and the id of the server that must be there.
+    /// `None` stands for any server, as before the first version.
     pub(super) fn seat(&self, seat: usize) -> (usize, Option<NodeId>) {
         let Seat { node, id } = self.seats[seat];
         (node, (self.version > 0).then(|| id.map_or(NOBODY, NodeId)))
     }
 
-    /// Returns the server in each seat, where known.
+    /// Returns the id of the server for each index, where known.
     pub(super) fn ids(&self) -> Vec<Option<NodeId>> {
         self.seats.iter().map(|seat| seat.id.map(NodeId)).collect()
     }

@@ -68,7 +68,7 @@ pub fn sound() -> Vec<Bounded<&'static str>> {
     all.map(|(about, bounds)| Bounded::new(about, move || Checked(bounds.clone()))).into()
 }
 
-/// A client's stage.
+/// The stage of a client's acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Idle,
@@ -121,7 +121,7 @@ pub struct State {
     nodes: Vec<Node>,
     clients: Vec<(Stage, u8)>,
     won: Floors,
-    /// The broken rule.
+    /// The first rule that was broken, in words, if any.
     pub broken: Option<String>,
 }
 

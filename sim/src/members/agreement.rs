@@ -10,7 +10,7 @@ use crate::rules::Rule;
 
 const NODES: u8 = 3;
 
-/// A moment after all leases. [`super::locks`] checks the rules about leases.
+/// A moment at which all leases have ended. [`super::locks`] checks the rules about leases.
 const LATE: BootTime = BootTime::from_us(1_000_000);
 
 /// The bounds of a model.

@@ -37,7 +37,7 @@ struct Node {
     guarded_until: BootTime,
 }
 
-/// A client's stage.
+/// The stage of a client's acquisition.
 #[derive(Clone, Debug, PartialEq, Hash)]
 enum Stage {
     Idle,

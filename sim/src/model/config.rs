@@ -57,7 +57,7 @@ pub struct Config {
     pub ticks: u32,
     /// True if a client that was refused may wait in the queues.
     pub waits: bool,
-    /// The number of crashes.
+    /// The number of times that a server may crash and lose its data.
     pub restarts: u32,
     /// The number of times that a hostile client raises the token of a key of its own.
     pub raises: u32,

@@ -33,7 +33,7 @@ pub struct State {
     pub(super) raises: u32,
     pub(super) duplicates: u32,
     referee: Referee,
-    /// The broken law.
+    /// The first law that was broken, if any.
     pub violation: Option<Violation>,
 }
 

@@ -57,7 +57,7 @@ pub struct OneKey {
     /// The owner that was just granted the lock. It is cleared once clients have received the result.
     just_granted: Option<u8>,
     requests: u64,
-    /// The broken rule.
+    /// The first rule that was broken, in words, if any.
     pub broken: Option<String>,
 }
 

@@ -78,7 +78,7 @@ pub struct State {
     key: OneKey,
     commands: u32,
     events: u32,
-    /// The broken rule.
+    /// The first rule that was broken, in words, if any.
     pub broken: Option<String>,
 }
 

@@ -19,11 +19,11 @@ pub(super) struct Break {
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// The beginning.
+    /// The moment at which the fault begins.
     pub at: TimeUs,
     /// The length, in microseconds.
     pub for_us: u64,
-    /// The kind.
+    /// The kind of fault, with its parameters.
     pub kind: Kind,
 }
 
@@ -104,7 +104,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the name.
+    /// Returns the name of the kind, as in counts and in the story of a run.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Crash { reboot: false, .. } => "crash",

@@ -31,7 +31,7 @@ macro_rules! totals {
 }
 
 totals! {
-    /// Events.
+    /// Events that the run performed.
     moments,
     /// Locks taken.
     held,

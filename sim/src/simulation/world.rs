@@ -53,7 +53,7 @@ pub struct World<'a> {
     pub(super) decided: BTreeMap<u64, Members>,
     /// True once a program has begun to found the set of nodes.
     pub(super) is_founded: bool,
-    /// True if a node has lost its id since then.
+    /// True if a node has lost its id since the founding of the set began.
     pub(super) is_id_lost: bool,
     /// The faults that have begun and not ended.
     pub(super) under_way: Vec<bool>,

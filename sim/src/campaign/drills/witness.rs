@@ -21,7 +21,7 @@ const PROMPT_US: u64 = 40_000;
 /// The time after which an unanswered question is given up.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// The least part of a period in which a majority must have answered.
+/// The least part of a period in which a majority must have answered, as a fraction.
 const PART: (u64, u64) = (1, 2);
 
 /// The times of a node's answers.
