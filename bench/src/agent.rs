@@ -79,7 +79,7 @@ impl Drop for Agent {
     }
 }
 
-/// A client that takes locks.
+/// A client that takes locks itself, or through the agent.
 #[derive(Clone)]
 enum Taker {
     Client(Client),
@@ -293,18 +293,18 @@ struct Measured {
 }
 
 impl Measured {
-    /// Returns the pairs per second.
+    /// Returns the locks that were taken and released per second.
     fn rate(&self) -> f64 {
         self.times.len() as f64 / self.took.as_secs_f64()
     }
 
-    /// Returns the share of one pair.
+    /// Returns the part of `all` that one lock and its release used.
     fn of_a_pair(&self, all: f64) -> f64 {
         all / self.times.len() as f64
     }
 }
 
-/// Takes and gives back for `length`, each taker a lock of its own.
+/// Makes each taker take and release a lock of its own repeatedly, for `length`.
 async fn together(takers: Vec<Taker>, length: Duration, processes: &Processes<'_>) -> Measured {
     let mut tasks = JoinSet::new();
     let (cpu, switches, start) = (processes.cpu(), processes.switches(), Instant::now());

@@ -69,7 +69,7 @@ struct Cost {
     switches: u64,
 }
 
-/// Performs pairs, and prints their cost.
+/// Takes and releases locks, or sends raw SETs and DELs, and prints the cost.
 pub fn perform(options: &PairsOptions) {
     let runtime = runtime(options.workers);
     let cost = runtime.block_on(async {

@@ -74,7 +74,8 @@ impl Taker {
     }
 }
 
-/// A turn. CPU time is per lock, minus what the same processes use in that time without requests.
+/// One turn of one client on one cluster. CPU time is per lock, minus what the same processes use in that time without
+/// requests.
 #[derive(Clone, Copy)]
 struct Turn {
     servers_us: f64,

@@ -227,7 +227,8 @@ impl Crowd {
         Turn { ms, cpu_us }
     }
 
-    /// Measures what a bystander notices while the clients are released.
+    /// Measures how long a bystander, a client that sends GETs at even intervals, waits for its answers while the
+    /// clients are released.
     fn seen_by_a_bystander(&mut self, way: Way) -> BystanderTimes {
         self.queue(way);
         let first = Instant::now() + Duration::from_millis(1_100);

@@ -43,7 +43,7 @@ pub struct Options {
     times: u32,
 }
 
-/// The bystander's times, in nanoseconds.
+/// The response times of the bystander, a client that sends GETs at even intervals, in nanoseconds.
 pub struct BystanderTimes {
     before: Histogram<u64>,
     during: Histogram<u64>,
@@ -52,12 +52,12 @@ pub struct BystanderTimes {
 }
 
 impl BystanderTimes {
-    /// Returns the longest time of a request in the second before, in microseconds.
+    /// Returns the longest response time in the second before leases ended, in microseconds.
     pub fn longest_before_us(&self) -> f64 {
         self.before.max() as f64 / 1_000.0
     }
 
-    /// Returns the longest time of a request while leases ended, in microseconds.
+    /// Returns the longest response time while leases ended, in microseconds.
     pub fn longest_us(&self) -> f64 {
         self.during.max() as f64 / 1_000.0
     }
@@ -141,7 +141,8 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
 
 fn watch(server: &Server, way: &str, count: usize) -> BystanderTimes {
     let mut connection = Raw::connect(server.port());
-    // Too late if filling takes longer than expected; then it is repeated with more time, once all have ended.
+    // The time until the first lease ends. If filling takes longer than that, the run is repeated with more time, once
+    // all leases have ended.
     let mut lead = Duration::from_secs(8) * count as u32 / 1_000_000 + 3 * BEFORE;
     let first = loop {
         let first = Instant::now() + lead;

@@ -45,19 +45,20 @@ const AOF: [(&str, &[&str]); 4] = [
     ("always", &["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]),
 ];
 
-/// The largest cost of a pair, in pairs of something else. A module's commands cannot cost less than [`FLOOR`]; time,
-/// token, owner, deadline and queue may take a quarter more. The others are what one would use instead.
+/// The largest cost of ACQUIRE and RELEASE, as a multiple of the cost of other pairs of commands. A module's commands
+/// cannot cost less than [`FLOOR`]; time, token, owner, deadline and queue may take a quarter more. The others are what
+/// one would use instead.
 const BUDGETS: [(&str, f64); 4] = [(FLOOR, 1.25), (SCRIPTED, 0.54), (NATIVE[0], 1.0), (NATIVE[1], 1.0)];
 
-/// The largest cost of a write behind a gate, in writes behind a script and in writes without a fence.
+/// The largest cost of a write behind a gate, as a multiple of a write behind a script and of a write without a fence.
 const GATE_BUDGETS: [(&str, f64); 2] = [(FENCED_BY_SCRIPT, 0.6), (SET, 2.0)];
 
-/// The largest cost of a pair while somebody waits for another lock, in pairs on a node where nobody waits: users that
-/// do not use a queue should not pay for it.
+/// The largest cost of ACQUIRE and RELEASE while somebody waits for another lock, as a multiple of the cost where
+/// nobody waits: users that do not use a queue should not pay for it.
 const BESIDE_WAITER_MAX: f64 = 1.03;
 
-/// The largest cost of a pair with the AOF, in pairs of the server's own commands with it. An effect of a module is
-/// looked up by name, and a lock's record contains more than a key and a value.
+/// The largest cost of ACQUIRE and RELEASE with the AOF, as a multiple of the cost of the server's own pair of commands
+/// with it. An effect of a module is looked up by name, and a lock's record contains more than a key and a value.
 const WITH_AOF_BUDGETS: [(&str, f64); 2] = [(OURS, 1.5), (OURS_WITH_FENCE, 1.4)];
 
 /// The measurement of one turn of an operation.

@@ -61,11 +61,11 @@ pub const FLOOR: &str = "module value stored + deleted";
 pub const SCRIPTED: &str = "SET NX PX + EVALSHA compare-and-delete";
 /// The alternatives to the script on newer servers.
 pub const NATIVE: [&str; 2] = ["SET NX PX + DELIFEQ", "SET NX PX + DELEX IFEQ"];
-/// Palisade's pair.
+/// The pair of commands that takes and releases a lock of Palisade.
 pub const OURS: &str = "ACQUIRE + RELEASE";
-/// Palisade's pair while one client waits for another lock of the node.
+/// Palisade's two commands while one client waits for another lock of the node.
 pub const OURS_BESIDE_WAITER: &str = "ACQUIRE + RELEASE beside one waiter for another lock";
-/// Palisade's pair as clients of several nodes send it, with a token that the node takes.
+/// Palisade's two commands as clients of several nodes send them, with a token that the node takes.
 pub const OURS_WITH_FENCE: &str = "ACQUIRE FENCE + RELEASE";
 /// A key of the server's own, written and deleted.
 pub const SET_AND_DEL: &str = "SET + DEL";

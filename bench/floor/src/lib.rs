@@ -80,7 +80,7 @@ extern "C" fn store(ctx: *mut raw::RedisModuleCtx, argv: *mut *mut raw::RedisMod
             value.copy_from_nonoverlapping(owner.cast(), len);
             api!(RedisModule_ModuleTypeSetValue(key, TYPE.load(Ordering::Relaxed), value.cast()));
         }
-        // As long as a token.
+        // A number with as many digits as a token.
         1_800_000_000_000_000
     })
 }

@@ -107,7 +107,7 @@ impl Etcd {
         Client::to(&[self.clients[node]]).await.unwrap()
     }
 
-    /// Freezes a follower, or continues all nodes.
+    /// Freezes a node that does not lead, or continues all nodes.
     pub async fn freeze_follower(&self, frozen: bool) {
         match frozen {
             true => {

@@ -27,7 +27,7 @@ const CALM: f64 = 0.3;
 /// The longest wait until etcd has set up its waiters.
 const CALM_MAX: Duration = Duration::from_secs(10);
 
-/// A way to wait, and where.
+/// A way to wait for a lock, and the server on which clients wait.
 pub enum WaitMethod {
     Redis(Way),
     /// The etcd cluster.

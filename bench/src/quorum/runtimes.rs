@@ -13,20 +13,21 @@ use crate::server::Server;
 /// The numbers of worker threads; 0 is the runtime of the current thread.
 const WORKERS: [usize; 3] = [0, 1, 2];
 
-/// The tasks whose times are compared, and those whose rates are.
+/// The number of tasks with which times are compared, and the number with which rates are compared.
 const TASKS: [usize; 2] = [1, 256];
 
-/// The largest time of taking a lock, in raw SETs.
+/// The largest time of taking a lock, as a multiple of the time of a raw SET.
 const P50_MAX: f64 = 1.05;
 
-/// The least rate of locks with many tasks, in raw pairs: on the runtime of the current thread, and on the others,
-/// where raw commands also switch threads.
+/// The least rate of locks with many tasks, as a multiple of the rate of raw SETs and DELs: on the runtime of the
+/// current thread, and on the others, where raw commands also switch threads.
 const RATE_MIN: [f64; 2] = [2.0, 3.0];
 
-/// The largest CPU time of the client for a pair, in those of a raw pair: 6 us where that takes 13.
+/// The largest CPU time of the client for a lock and its release, as a multiple of that for a raw SET and DEL: 6 us
+/// where those take 13.
 const CPU_MAX: f64 = 0.46;
 
-/// The multiple of the other parts' time that each runtime has.
+/// Each runtime is measured for this many times as long as the other parts.
 pub const LONGER: u32 = 2;
 
 /// Measures on `nodes` for `length` each. Returns table and budgets.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use porcupine::Model;
 use serde::Deserialize;
 
-/// What a grant is for the order of tokens.
+/// The class of a grant: it determines with which other grants its token has an order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -107,7 +107,7 @@ impl State {
         }
     }
 
-    /// Performs what needs no grant of this owner.
+    /// Performs an operation that needs no grant of its owner.
     fn without_grant(mut self, op: &Op) -> Option<Self> {
         match op.kind.as_str() {
             "acquire" if self.fits(op) && self.in_order(op.class, op.token) => {
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Performs what needs one.
+    /// Performs an operation that needs a grant of its owner, which is `grant`.
     fn with_grant(mut self, op: &Op, mut grant: Grant) -> Option<Self> {
         match op.kind.as_str() {
             "acquire" | "extend" | "to shared" => {
