@@ -239,7 +239,7 @@ fn held_asks_the_lock() {
     let permit = client.say("LOCK.ACQUIRE stock me 60000 LIMIT 3 PERMIT 2").as_list()[0].as_int();
     assert_eq!(client.say(&format!("LOCK.GATE stock {permit} PERMIT 2 HELD")), int(1));
     assert!(error(client.say(&format!("LOCK.GATE stock {permit} PERMIT 1 HELD"))).starts_with("NOTHELD"));
-    // Not a lease that is over, nor a lock that the node cannot vouch for.
+    // HELD refuses a lease that is over, and a lock that the node cannot vouch for.
     client.say("DEL stock");
     let short = client.say("LOCK.ACQUIRE stock me 200").as_int();
     wait_until("the lease ends", || client.say(&write(short, "4")).is_error("NOTHELD"));

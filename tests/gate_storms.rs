@@ -138,7 +138,7 @@ fn during(data: &Data, faults: impl FnOnce()) {
     });
 }
 
-/// Kills, fail-overs, and full synchronisations that replace other data on a server.
+/// Servers are killed, fail over, and replace their data by full synchronisations. No late write succeeds.
 #[test]
 fn no_late_write_lands_while_servers_die_and_follow_each_other() {
     let start = || Setup::new().aof().replication().option("repl-diskless-sync-delay", "0").start();
@@ -164,7 +164,7 @@ fn no_late_write_lands_while_servers_die_and_follow_each_other() {
     });
 }
 
-/// The slot migrates back and forth, key by key, and in one step if the server supports that.
+/// The slot migrates back and forth, key by key, and in one step if the server supports that. No late write succeeds.
 #[test]
 fn no_late_write_lands_while_a_slot_moves() {
     // Both masters keep slots: one that gives its last slot away becomes a replica.

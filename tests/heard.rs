@@ -187,7 +187,8 @@ fn each_is_told_when_its_time_is_up_and_the_listener_too() {
     assert_eq!((server.info("waiters"), server.info("wait_timeouts")), (0, 1));
 }
 
-/// Like every request, it ends with a RELEASE of its owner; repeated with its ticket, it keeps its place.
+/// A request over a listener ends with a RELEASE of its owner, as every request does. Repeated with its ticket, it
+/// keeps its place.
 #[test]
 fn a_request_is_taken_back_by_a_release_of_its_owner() {
     let server = Server::start();

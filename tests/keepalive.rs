@@ -117,7 +117,8 @@ fn a_process_that_is_killed_and_a_connection_that_is_reset() {
     }
 }
 
-/// This holds however late the test is: it reads its own clock before and after the server's actions.
+/// KEEPALIVE ends when its holder said, however late the test is: the test reads its own clock before and after the
+/// server's actions.
 #[test]
 fn it_ends_at_the_time_that_its_holder_named() {
     const KEPT: i64 = 3_000;

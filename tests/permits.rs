@@ -187,7 +187,7 @@ fn the_lease_of_each_permit_is_its_own() {
     assert_eq!(permits(&mut me, "k"), [("b".to_owned(), 2)]);
 }
 
-/// The largest limit, and the largest number.
+/// A semaphore with the largest limit grants every number up to it.
 #[test]
 fn sixty_five_thousand_permits() {
     const LIMIT: usize = 65_535;

@@ -96,7 +96,7 @@ fn a_lock_of_many_holders_passes_as_a_whole() {
     assert!(log.contains("bye bye") && !log.contains("crashed"), "{log}");
 }
 
-/// Each operation with all the other holders present.
+/// An operation on one holder takes as long beside a hundred thousand others as beside one.
 #[test]
 fn one_of_a_hundred_thousand_is_as_quick_as_one_of_two() {
     let server = Server::start();
@@ -165,7 +165,8 @@ fn a_token_that_a_hundred_thousand_readers_share_is_broken_in_slices() {
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 1));
 }
 
-/// Each entry of such a file changes the index of the shared token, which used to be searched from its beginning.
+/// The AOF of readers that share a token is loaded. Each of its entries changes the index of the shared token, which
+/// used to be searched from its beginning.
 #[test]
 fn a_token_that_many_readers_share_is_there_after_a_restart() {
     const READERS: usize = 20_000;
@@ -184,7 +185,8 @@ fn a_token_that_many_readers_share_is_there_after_a_restart() {
     assert_eq!((server.info("held"), server.info("deadlines")), (0, 0));
 }
 
-/// The operator used to get Null, which means that there is no such grant.
+/// An operator who is unblocked during a BREAK gets an error that says so, and the break goes on. The answer used to be
+/// Null, which means that there is no such grant.
 #[test]
 fn an_operator_who_is_unblocked_is_told_that_the_break_goes_on() {
     let server = past_its_first_tokens();
