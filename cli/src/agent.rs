@@ -30,7 +30,7 @@ const PASSWORD_VARIABLE: &str = "PALISADE_AGENT_PASSWORD";
 /// The longest time for an agent to answer whether locks are granted; it asks its nodes.
 const HEALTH_TIME: Duration = Duration::from_secs(3);
 
-/// The user with an agent's password.
+/// The user to which an agent's password belongs.
 const USER: &str = "default";
 
 /// The exit status for an unhealthy agent, which container health checks expect.

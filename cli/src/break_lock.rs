@@ -13,7 +13,7 @@ use crate::node_failure::line;
 use crate::nodes::{Nodes, Reply, ServerAnswer, failures};
 use crate::show::{print, printable};
 
-/// The JSON output for programs.
+/// The JSON output of `palisade break`.
 #[derive(Serialize)]
 struct Broken {
     key: String,
@@ -66,7 +66,7 @@ pub async fn break_lock(
 /// The words for a lock that no node has.
 const NOBODY: &str = "no node has it";
 
-/// The answers to LOCK.BREAK until now.
+/// The nodes' answers to LOCK.BREAK so far.
 #[derive(Default)]
 struct Ended {
     /// Each node's last answer, or why it has none.

@@ -22,7 +22,7 @@ use crate::show::{json, print, printable};
 use crate::signals::Signals;
 use crate::taking::{Patience, conflict, connect, connect_in, not_in_time, taken_line};
 
-/// The JSON output for programs.
+/// The JSON output of `palisade acquire` and `extend`.
 #[derive(Serialize)]
 struct GrantOutput {
     key: String,
@@ -33,7 +33,7 @@ struct GrantOutput {
     permit: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waited_ms: Option<u64>,
-    /// The remaining validity, in milliseconds.
+    /// The time for which the lock is still valid, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     valid_ms: Option<u64>,
 }

@@ -28,7 +28,7 @@ type Keys = BTreeMap<(u64, Vec<u8>), [Count; 2]>;
 /// The kinds of counts, in the order of their fields.
 const KINDS: [&str; 2] = ["waited", "refused"];
 
-/// A contended key.
+/// A contended key, with its counts of waits and refusals.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Contended {
     db: u64,

@@ -22,7 +22,7 @@ pub const NO_QUORUM: u8 = 196;
 pub const LOST: u8 = 197;
 /// The command cannot be started: it does not exist, or cannot be run.
 pub const NOT_STARTED: u8 = 198;
-/// Anything else.
+/// The exit status of a failure without a status of its own.
 pub const FAILED: u8 = 199;
 
 /// The base of the exit status when a signal ended the command, as in shells.

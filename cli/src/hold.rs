@@ -19,7 +19,7 @@ use crate::show::{print, printable, tell};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, give_back, take, taken_line};
 
-/// The JSON output for programs.
+/// The JSON output of `palisade lock` and `try`.
 #[derive(Serialize)]
 struct HoldOutput {
     key: String,

@@ -24,7 +24,7 @@ pub struct Event {
     /// The time of the grant, or the beginning of the wait.
     #[serde(rename = "from", serialize_with = "iso")]
     pub from_ms: u64,
-    /// The time of the end.
+    /// The moment at which the grant or the wait ended.
     #[serde(rename = "to", serialize_with = "iso")]
     pub to_ms: u64,
     /// The note of the holder, or of the waiter.
@@ -38,7 +38,7 @@ pub struct Event {
     pub limit: u64,
     pub waited_ms: u64,
     pub held_ms: u64,
-    /// The ending: `released`, `expired`, `broken`, …
+    /// How the grant or the wait ended: `released`, `expired`, `broken`, …
     pub ended: String,
     /// The first word of the error, if a wait was refused.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -49,7 +49,7 @@ pub struct Event {
     pub nodes: usize,
 }
 
-/// The nodes' logs.
+/// The merged logs of all nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
     /// The events, newest first.
@@ -117,7 +117,7 @@ fn question(key: Option<&[u8]>, count: usize) -> Cmd {
     command.arg("COUNT").arg(count).take()
 }
 
-/// Returns the events of one node.
+/// Returns the events in the reply of one node.
 fn entries(reply: Value) -> Vec<Event> {
     let listed = Vec::<Value>::from_redis_value(reply).unwrap_or_default();
     listed.into_iter().filter_map(Fields::of).map(Event::told).collect()
@@ -211,7 +211,7 @@ impl Event {
         }
     }
 
-    /// Returns the ending for people.
+    /// Returns how it ended, in words for people.
     pub fn ending(&self) -> String {
         let ended = printable(self.ended.as_bytes());
         if self.error.is_empty() { ended } else { format!("{ended} ({})", printable(self.error.as_bytes())) }

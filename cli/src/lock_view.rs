@@ -13,16 +13,16 @@ use crate::fields::Fields;
 use crate::nodes::{Nodes, Reply, ServerAnswer, answers};
 use crate::show::{printable, time};
 
-/// The most waiters that are listed.
+/// The largest number of waiters that are shown.
 const WAITERS_LISTED: usize = 10;
 
-/// The most holders that are listed.
+/// The largest number of holders that are shown.
 const HOLDERS_LISTED: usize = 100;
 
 /// The mode of a lock with a single holder.
 pub const EXCLUSIVE: &str = "exclusive";
 
-/// A lock and its holders.
+/// A lock and its holders, merged from the answers of all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LockView {
     /// The name; bytes that are not UTF-8 are replaced.
@@ -37,17 +37,17 @@ pub struct LockView {
     pub holders: u64,
     /// The holders, up to a hundred: first those that most nodes show, then those that have held it longest.
     pub grants: Vec<GrantView>,
-    /// The most waiters on one node.
+    /// The number of waiters, on the node with the most.
     pub waiters: u64,
     /// The number of callers behind those waiters in the same processes, as clients report it to that node.
     pub waiters_behind: u64,
-    /// The first waiters.
+    /// The first waiters, in the order of service.
     pub queue: Vec<Waiter>,
-    /// The servers that show a holder.
+    /// The names of the servers that show a holder.
     pub servers: Vec<String>,
 }
 
-/// A holder of a lock.
+/// A holder of a lock, merged from the answers of all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GrantView {
     /// The holder's note, without its holder id.
@@ -68,7 +68,7 @@ pub struct GrantView {
     pub token: u64,
     pub holds: u64,
     pub held_ms: u64,
-    /// The longest remaining lease, in milliseconds.
+    /// The longest time that a lease of this grant still lasts on a node, in milliseconds.
     pub ttl_ms: u64,
     /// The shortest time on any node since the lease began or was last extended, in milliseconds; `None` if no node
     /// reports it.
@@ -83,7 +83,7 @@ pub struct GrantView {
     pub suspect: usize,
 }
 
-/// A waiter.
+/// A waiter for a lock, with its note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Waiter {
     /// The note, without its holder id.
@@ -113,7 +113,7 @@ pub struct Together {
     pub queue: Vec<Waiter>,
 }
 
-/// A node's description of a grant.
+/// One node's description of a grant.
 struct NodeGrant {
     owner: Vec<u8>,
     token: u64,
@@ -147,7 +147,7 @@ pub fn is_joint(reply: &Value) -> bool {
     mode.is_some_and(|mode| !mode.is_empty() && mode != EXCLUSIVE)
 }
 
-/// Returns the grants in an answer.
+/// Returns the grants in one node's answer.
 fn grants(fields: Fields) -> Vec<NodeGrant> {
     let told = |fields: Fields| NodeGrant { owner: fields.get("owner"), token: fields.get("token"), fields };
     let listed: Vec<Value> = fields.get("grants");
@@ -201,7 +201,7 @@ pub fn tokens(reply: &Value) -> Vec<(Vec<u8>, u64)> {
 }
 
 impl Together {
-    /// Merges `replies`, one per node.
+    /// Merges the answers of the nodes, one per node.
     pub fn of(replies: impl IntoIterator<Item = Value>, majority: usize) -> Self {
         let mut owners: BTreeMap<Vec<u8>, Vec<NodeGrant>> = BTreeMap::new();
         let (mut holders, mut waiters, mut waiters_behind) = (0, 0, 0);

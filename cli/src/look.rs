@@ -134,11 +134,11 @@ pub fn rows(views: &[LockView], nodes: &Nodes) -> String {
 
 /// The locks found on all nodes.
 pub struct Listed {
-    /// The first locks by name.
+    /// The first locks found, in the order of their names.
     pub views: Vec<LockView>,
-    /// The number of further locks.
+    /// The number of locks found beyond those.
     pub more: usize,
-    /// The failure to ask some masters of clusters. Their locks may be missing.
+    /// An error if some masters of clusters could not be asked, so that their locks may be missing.
     pub is_whole: Result<(), Failure>,
 }
 

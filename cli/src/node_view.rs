@@ -54,7 +54,7 @@ pub struct NodeView {
     pub round_trip_us: u64,
     /// The wall clock at the middle of the round trip, in microseconds.
     pub clock_us: u64,
-    /// The other fields of INFO.
+    /// The fields of INFO that have no field of their own here.
     #[serde(skip)]
     pub info: Info,
     /// The reason why INFO is missing: a user that takes locks may lack the permission.
@@ -62,7 +62,7 @@ pub struct NodeView {
     pub info_refused: Option<Why>,
 }
 
-/// The fields of a server's INFO.
+/// The text of a server's INFO, from which fields are read.
 #[derive(Clone, Debug, Default)]
 pub struct Info(String);
 

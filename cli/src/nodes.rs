@@ -35,14 +35,14 @@ pub struct Node {
 /// A server's answer, or the reason why none came.
 #[derive(Clone, Debug)]
 pub struct ServerAnswer<T> {
-    /// The number of the node.
+    /// The number of the server's node in the list, from 1.
     pub number: usize,
     /// The server, or the node if the server is unknown.
     pub server: String,
     pub said: Result<T, Why>,
 }
 
-/// A server's reply.
+/// A server's reply to a command, with its guard.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub value: Value,

@@ -58,7 +58,7 @@ const APPLICATION: [Permission; 16] = [
 
 const TOLD_LATE: &str = "that a lock was taken away is noticed only when it is next extended";
 
-/// The further permissions of operators.
+/// The permissions that operators need beside those of an application.
 const OPERATOR: [Permission; 8] = [
     may("lock.break", "`palisade break` is refused", &["LOCK.BREAK", KEY, "TOKEN", ""]),
     may("lock.guard", "`palisade guard` is refused", &["LOCK.GUARD"]),

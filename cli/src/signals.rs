@@ -24,7 +24,7 @@ const PASSED_ON: [Signal; 9] = [
     Signal::SIGCONT,
 ];
 
-/// A listener for these signals.
+/// A listener for the signals that end a wait or are passed on.
 pub struct Signals {
     streams: Vec<(Signal, Stream)>,
     /// The last signal that asks a program to end.
@@ -48,7 +48,7 @@ impl Signals {
             .map_err(|why| Failure::of("signals cannot be listened to", why))
     }
 
-    /// Returns the next signal.
+    /// Waits for the next signal, and returns it.
     pub async fn next(&mut self) -> Signal {
         let heard = poll_fn(|context| {
             let heard = self

@@ -34,7 +34,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// The number of locks shown without a terminal.
 const SHOWN: usize = 20;
 
-/// The number of contended keys shown.
+/// The number of most contended keys that are shown.
 const CONTENDED: usize = 5;
 
 /// Shows the page, once or until the user leaves. JSON is printed once.
@@ -103,7 +103,7 @@ struct Shown {
     contended: Contention,
     /// The first of the locks, in the order that the user chose.
     locks: Vec<LockView>,
-    /// The number of locks found.
+    /// The number of locks found on all nodes.
     seen: usize,
     /// True if some locks were left out.
     has_more: bool,
@@ -144,7 +144,7 @@ impl View<'_> {
 }
 
 impl Shown {
-    /// Returns a page for people.
+    /// Returns the page as text for people.
     fn text(&self, nodes: &Nodes) -> String {
         let count = if self.has_more { format!("more than {}", self.seen) } else { self.seen.to_string() };
         let paragraph = |text: String| if text.is_empty() { text } else { text + "\n" };

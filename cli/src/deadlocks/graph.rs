@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-/// A lock with waiters.
+/// A lock that others wait for, with its holders and waiters.
 #[derive(Clone, Debug, Default)]
 pub struct WaitedFor {
     pub key: String,
@@ -19,11 +19,11 @@ pub struct WaitedFor {
 pub struct Party {
     /// The flow of control that holds or waits: its holder id, or if it has none, the owner of this acquisition.
     pub who: String,
-    /// The name for people.
+    /// The name for people: the note, or the owner.
     pub name: String,
     /// The owner of this acquisition.
     pub owner: String,
-    /// The token of a holder.
+    /// The token of a holder; 0 for a waiter.
     pub token: u64,
     /// The time held, or waited, in milliseconds.
     pub ms: u64,

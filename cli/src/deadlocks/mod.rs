@@ -34,7 +34,7 @@ const FOUND: u8 = 1;
 /// The exit status if the answer is unknown.
 const UNKNOWN: u8 = 2;
 
-/// The JSON output for programs.
+/// The JSON output of `palisade deadlocks`.
 #[derive(Serialize)]
 struct Found {
     /// The deadlocks. In each, every member waits for a lock that the next one holds, and the last for a lock of the
@@ -85,7 +85,7 @@ pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     }
 }
 
-/// The findings of one inspection.
+/// The locks found when all nodes are asked once.
 struct Look {
     /// The locks with waiters.
     locks: Vec<WaitedFor>,

@@ -1,4 +1,4 @@
-//! Checks of a cluster's servers together.
+//! Checks whether the servers of a cluster fit together.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,7 +19,7 @@ const TOLD_NOTHING_MS: u64 = 86_400_000;
 /// milliseconds. No guard may end within it, so no longest lease may be shorter (docs/operations.md).
 const COMES_BACK_MS: u64 = 20_000;
 
-/// Checks one server.
+/// Checks one server by its settings and its state.
 pub fn check(patient: &Patient) -> Vec<Finding> {
     let view = &patient.view;
     if let Some(error) = &view.error {
@@ -171,7 +171,7 @@ fn comes_back(patient: &Patient, found: &mut Findings<'_>) {
     }
 }
 
-/// Checks a replica.
+/// Checks whether a replica hears from its master, and knows what it needs to take over.
 fn replica(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     if view.info.word("master_link_status") == "down" {

@@ -1,26 +1,26 @@
-//! A finding and its level.
+//! A finding of `palisade doctor`, and how severe it is.
 
 use serde::Serialize;
 
-/// The level of a finding.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Nothing has to be changed.
     Ok,
-    /// For information.
+    /// For information: nothing has to be changed.
     Note,
-    /// Something should be changed.
+    /// Something should be changed, although locks are safe now.
     Change,
     /// Locks are not safe, or cannot be acquired.
     Fail,
 }
 
-/// A finding.
+/// A finding: what was checked, how severe it is, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub level: Level,
-    /// The node concerned, or all nodes.
+    /// The name of the node that the finding is about, or "all nodes".
     pub about: String,
     pub found: String,
     /// The remedy; empty if there is none.

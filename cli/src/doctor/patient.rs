@@ -10,7 +10,7 @@ use crate::node_failure::strange;
 use crate::node_view::{Info, NodeView};
 use crate::nodes::Node;
 
-/// The settings that are checked.
+/// The server's settings that `doctor` checks.
 const SETTINGS: [&str; 11] = [
     "appendonly",
     "appendfsync",
@@ -48,7 +48,7 @@ impl Part {
     }
 }
 
-/// A server that was examined.
+/// A server that was examined: its state and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Patient {
     pub view: NodeView,
@@ -89,9 +89,9 @@ impl Patient {
 /// A server's report of its cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Membership {
-    /// CLUSTER INFO.
+    /// The fields of CLUSTER INFO.
     pub info: Info,
-    /// CLUSTER NODES, one line per server.
+    /// The reply to CLUSTER NODES, one line per server.
     pub nodes: String,
 }
 

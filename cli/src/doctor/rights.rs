@@ -14,10 +14,10 @@ use crate::show::printable;
 /// The key in test commands if no key is given; then it does not matter whether the user may use this key.
 pub(super) const ANY_KEY: &[u8] = b"palisade:doctor";
 
-/// The user whose permissions are checked.
+/// The user whose permissions `doctor` checks, and for which role.
 #[derive(Clone, Debug, Default)]
 pub struct RightsSubject<'a> {
-    /// The role; `None` for an application.
+    /// The role that the user needs; `None` for an application's.
     pub role: Option<Role>,
     /// The user; `None` for the user of this connection.
     pub user: Option<&'a str>,

@@ -20,7 +20,7 @@ const LEAST: u64 = 3;
 /// A Sentinel, and its view of the master.
 #[derive(Clone, Debug)]
 pub struct Watcher {
-    /// The address.
+    /// The Sentinel's address.
     pub name: String,
     pub said: Result<Watching, Why>,
 }
@@ -28,7 +28,7 @@ pub struct Watcher {
 /// A Sentinel's view of the master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watching {
-    /// The master's address.
+    /// The master's address, as this Sentinel knows it.
     pub master: String,
     /// The Sentinel's flags for the master: `master`, or `s_down,master`.
     pub flags: String,
@@ -122,7 +122,7 @@ fn count(about: &str, answer: u64, total: u64, named: u64) -> Vec<Finding> {
     found.all
 }
 
-/// Checks one of `total` Sentinels.
+/// Checks the answer of one of `total` Sentinels.
 fn check_one(sentinel: &str, said: &Watching, total: u64) -> Vec<Finding> {
     let mut found = Findings::about(sentinel);
     if said.quorum > total {

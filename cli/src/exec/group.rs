@@ -35,12 +35,12 @@ pub struct Group {
     children: Stream,
 }
 
-/// An event in the group.
+/// An event of the processes in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The command ended, but left processes behind.
     Ended,
-    /// The command was stopped.
+    /// The command was stopped by this signal, and can be continued.
     Stopped(Signal),
     /// The command ended, and nothing is left of the group.
     Gone,
@@ -71,7 +71,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Starts the command.
+    /// Lets the waiting process become the command.
     pub fn go(&self) {
         self.signal(Signal::SIGCONT);
     }

@@ -50,7 +50,7 @@ const CLOSER_LOOK: u64 = 10;
 const KEY: &str = "PALISADE_KEY";
 const OWNER: &str = "PALISADE_OWNER";
 
-/// This program's end of the pipe.
+/// The program's side of the watchdog: the end of the pipe that it writes to.
 pub struct Watchdog {
     process: Child,
     pipe: ChildStdin,
@@ -122,9 +122,9 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The outcome of a watch.
+/// How a watch ended.
 enum Watched {
-    /// Nothing is left to do.
+    /// Nothing is left to release: the program has done it, or the lease has ended.
     Done,
     /// The program that kept the lock is gone, and no process of the command is left.
     Ended,
@@ -140,7 +140,7 @@ struct Instructions {
 }
 
 impl Instructions {
-    /// Reads more text of the pipe.
+    /// Adds text that was read from the pipe, and follows each complete line.
     fn more(&mut self, text: &str) {
         self.text.push_str(text);
         while let Some(end) = self.text.find('\n') {

@@ -30,7 +30,7 @@ pub async fn run(nodes: &Nodes, arguments: &Members, as_json: bool) -> Result<En
     }
 }
 
-/// The JSON output for programs.
+/// The JSON output of `palisade members`.
 #[derive(Serialize)]
 struct Shown {
     /// The latest version; 0 if no node knows a set.

@@ -33,7 +33,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// Returns the words for a table.
+    /// Returns the words for this relation in the table of `palisade members`.
     fn words(self) -> &'static str {
         match self {
             Self::Member => "member",
@@ -48,7 +48,7 @@ impl Standing {
     }
 }
 
-/// A server that was asked.
+/// A server that was asked which set it knows.
 #[derive(Clone, Debug)]
 pub struct SurveyedServer {
     /// The position in the list, from 1; `None` if the server is not in the list but was named by a node.

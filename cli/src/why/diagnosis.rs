@@ -21,7 +21,7 @@ const WAITERS_SHOWN: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// The lock can be taken.
+    /// Nobody holds the lock, and a majority would grant it.
     Free,
     /// A majority has granted the lock to one owner.
     Held,
@@ -50,7 +50,7 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     pub state: State,
-    /// The state in a line.
+    /// The state of the lock in one line.
     pub summary: String,
     pub findings: Vec<Finding>,
     /// One sentence that says what to do.

@@ -1,4 +1,4 @@
-//! The nodes' answers about a lock.
+//! The nodes' answers about a lock, from which `palisade why` makes its diagnosis.
 
 use jiff::tz::TimeZone;
 use palisade_client::Why;
@@ -7,13 +7,13 @@ use crate::lock_log::Event;
 use crate::lock_view::{LockView, Together};
 use crate::show::{printable, time};
 
-/// The nodes' answers.
+/// The nodes' answers about a lock.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub key: String,
-    /// Each node of the list.
+    /// The answer of each node of the list.
     pub nodes: Vec<NodeSaid>,
-    /// The nodes' merged answer.
+    /// The holders and waiters, merged from the nodes' answers.
     pub together: Together,
     /// The most recent ends of grants and waits, newest first.
     pub log: Vec<Event>,
@@ -25,7 +25,7 @@ pub struct Facts {
     pub zone: TimeZone,
 }
 
-/// A node's answer.
+/// A node's answer, or the reason why the node cannot be asked.
 #[derive(Clone, Debug)]
 pub struct NodeSaid {
     pub name: String,
@@ -37,7 +37,7 @@ pub struct NodeSaid {
 pub struct NodeFacts {
     /// The remaining guard in milliseconds, and its reason.
     pub guard: Option<(u64, String)>,
-    /// The number of holders there.
+    /// The number of grants of the lock on this node.
     pub grants: usize,
     /// The longest of their leases, in milliseconds.
     pub lease_ms: u64,

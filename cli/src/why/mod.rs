@@ -24,7 +24,7 @@ use crate::show::print;
 /// The number of recent entries of the nodes' logs that are shown.
 const EVENTS: usize = 3;
 
-/// The JSON output for programs.
+/// The JSON output of `palisade why`.
 #[derive(Serialize)]
 struct WhyOutput<'a> {
     key: &'a str,
@@ -82,7 +82,7 @@ async fn guarded_slots(nodes: &Nodes) -> HashMap<String, u64> {
     told.collect()
 }
 
-/// Returns one node's answer.
+/// Returns the facts in one node's reply.
 fn told(reply: &Reply) -> NodeFacts {
     let fields = Fields::of(reply.value.clone()).unwrap_or_default();
     let there = Together::of([reply.value.clone()], 1);

@@ -1,4 +1,4 @@
-//! A held lock.
+//! The guard of a held lock: shows whether it is valid, extends it, and releases it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -18,11 +18,11 @@ use crate::{Error, ErrorKind, Released};
 pub enum What {
     /// Releases one hold; with a `level`, all holds from that number on.
     Release { level: Option<u32> },
-    /// Extends the lease to this length.
+    /// Extends the lease to at least this length.
     Extend { ttl_ms: u32 },
     /// Adds one hold, or raises their number to `level`; extends the lease to at least this length.
     Reenter { level: Option<u32>, ttl_ms: Option<u32> },
-    /// Makes a writer a reader.
+    /// Makes the owner a reader, if it is a writer.
     Share,
     /// Replaces the note, under this sequence number if there is one.
     Note { text: Vec<u8>, sequence: Option<u64> },

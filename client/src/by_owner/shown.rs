@@ -39,15 +39,15 @@ pub struct ShownGrant {
     pub(crate) tokens: Vec<u64>,
     /// The mode of the grant.
     pub mode: Mode,
-    /// Number of holds.
+    /// Number of holds: how often the owner has entered the lock.
     pub holds: u32,
     /// Time for which a majority of the nodes still keeps the lease.
     pub ttl: Duration,
-    /// Time since the grant.
+    /// Time since the owner was granted the lock.
     pub held: Duration,
-    /// A note for people.
+    /// The owner's note for people.
     pub note: Vec<u8>,
-    /// The sequence number of the note.
+    /// The sequence number of the note: a newer note has a larger one.
     pub sequence: u64,
     /// True if the grant is suspect: it keeps others out until its lease ends, but no owner may rely on it.
     pub is_suspect: bool,
@@ -62,11 +62,11 @@ pub struct ShownGrant {
 pub struct ShownWaiter {
     /// The name of the waiter's owner.
     pub owner: Vec<u8>,
-    /// Time that the request has waited.
+    /// Time for which the request has waited, on the node that shows it.
     pub waited: Duration,
     /// True if the request waits for a turn (LOCK.WAIT) instead of a grant.
     pub is_turn: bool,
-    /// A note for people.
+    /// The waiter's note for people.
     pub note: Vec<u8>,
     /// The requested mode: `exclusive`, `shared` or `permit`.
     pub mode: String,
@@ -79,7 +79,7 @@ pub struct ShownWaiter {
 pub struct NodeSet {
     /// The id of the set, equal for every client of the same nodes, in whatever order.
     pub id: u128,
-    /// Number of nodes.
+    /// Number of nodes in the set.
     pub nodes: usize,
     /// Number of nodes that grant locks now.
     pub serving: usize,

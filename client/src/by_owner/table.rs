@@ -24,7 +24,7 @@ pub struct Keeper(pub u64);
 /// The state of one owner of one lock. The owner's requests run one after the other, except those that wait.
 #[derive(Debug, Default)]
 pub struct Slot {
-    /// The lock that the owner holds.
+    /// The lock that the owner holds; `None` if it holds none, as far as this process knows.
     pub held: AsyncMutex<Option<Holding>>,
     /// Notified to end the waiting requests of this owner.
     pub gives_up: Notify,
@@ -115,7 +115,7 @@ impl Table {
         slots.by_id.range(first..).take_while(|(id, _)| *id.key == *key).map(|(_, slot)| Arc::clone(slot)).collect()
     }
 
-    /// Returns the number of held locks.
+    /// Returns the number of locks that this process holds for owners.
     pub fn held(&self) -> usize {
         // A slot that a request is using counts as held, which it most likely is.
         let is_held = |slot: &Arc<Slot>| match slot.held.try_lock() {
@@ -142,7 +142,7 @@ impl Table {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&keeper).unwrap_or_default()
     }
 
-    /// Removes and returns all slots.
+    /// Removes and returns all slots, at the end of the program.
     pub fn drain(&self) -> Vec<Arc<Slot>> {
         std::mem::take(&mut self.slots().by_id).into_values().collect()
     }

@@ -36,7 +36,7 @@ const LOOKED_FOR: Duration = Duration::from_millis(200);
 /// The parameters of an acquisition.
 #[derive(Clone, Debug)]
 pub struct Take {
-    /// The lock.
+    /// The key of the lock.
     pub key: Vec<u8>,
     /// The owner's name, 1 to [`NAME_BYTES_MAX`](super::NAME_BYTES_MAX) bytes.
     pub owner: Vec<u8>,
@@ -44,11 +44,11 @@ pub struct Take {
     pub ttl: Duration,
     /// The requested mode.
     pub wanted: Wanted,
-    /// Maximum time to wait.
+    /// Maximum time to wait; zero not to wait.
     pub wait: Duration,
     /// True if a lock that the owner already holds in this mode counts as acquired, and is extended.
     pub retry: bool,
-    /// A note for people.
+    /// The note for people.
     pub note: Vec<u8>,
     /// Maximum time for which the lease is extended, at most until this keeper has [ended](ByOwner::keeper_ended).
     pub keepalive: Option<(Duration, Keeper)>,
@@ -57,9 +57,9 @@ pub struct Take {
 /// An acquired lock. Valid until *asked + waited + ttl*, less 1 % of the ttl and 2 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// The fencing token.
+    /// The fencing token of the grant.
     pub token: u64,
-    /// Time spent waiting.
+    /// Time from the request's arrival to the grant.
     pub waited: Duration,
     /// The number of the permit; 1 in the other modes.
     pub number: u16,
@@ -228,7 +228,7 @@ impl OneRequest<'_> {
         }
     }
 
-    /// Searches for the lock once.
+    /// Searches the nodes once for a lock that the owner already holds.
     async fn look(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let mut held = slot.held.lock().await;
         if held.is_none() {

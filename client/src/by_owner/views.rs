@@ -34,7 +34,7 @@ pub struct Views {
     nodes: Arc<Nodes>,
 }
 
-/// The view of one node.
+/// The answer of one node about a lock.
 pub struct View {
     pub id: NodeId,
     /// Why the node may have forgotten grants that it does not show; `None` if it has forgotten none.
@@ -46,7 +46,7 @@ pub struct View {
     reserved: Option<(Vec<u8>, Duration)>,
 }
 
-/// A grant on one node.
+/// A grant of the lock on one node.
 #[derive(Clone)]
 pub struct GrantView {
     /// The name of the attempt on that node.

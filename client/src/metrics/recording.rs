@@ -58,7 +58,7 @@ impl Class {
         Self { name: SharedString::from_shared(name), rounds: Arc::default() }
     }
 
-    /// Counts another round to the nodes.
+    /// Counts another round of requests to the nodes.
     pub fn round(&self) {
         self.rounds.fetch_add(1, Ordering::Relaxed);
     }
@@ -73,7 +73,7 @@ impl Class {
     }
 }
 
-/// An acquisition in progress.
+/// An acquisition in progress, whose outcome is counted.
 pub struct Acquiring {
     class: Class,
     wanted: Wanted,
@@ -128,7 +128,7 @@ fn outcome(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// A held lock.
+/// A held lock, whose end is counted.
 pub struct Holding {
     class: Class,
     /// The mode at acquisition, also after a downgrade.
@@ -183,7 +183,7 @@ pub fn extended(class: &Class, wanted: Wanted, is_extended: bool) {
     counter!(EXTENSIONS, labels).increment(1);
 }
 
-/// The metrics of one node.
+/// The counters of requests to one node.
 #[derive(Debug)]
 pub struct NodeMeter(SharedString);
 

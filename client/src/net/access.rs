@@ -81,7 +81,7 @@ impl Credentials {
 }
 
 impl fmt::Debug for Credentials {
-    /// Omits the secrets.
+    /// Shows no user and no password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Source::File(path) => f.debug_tuple("Credentials").field(path).finish(),

@@ -63,7 +63,7 @@ struct Made {
 type Answered = (Option<NodeId>, Result<Value, Why>);
 
 impl Calls {
-    /// Creates an empty set of calls.
+    /// Creates an empty set of calls about `lease`.
     pub fn new(nodes: &Arc<Nodes>, lease: &Arc<Lease>) -> Self {
         Self {
             nodes: Arc::clone(nodes),
@@ -127,7 +127,7 @@ impl Calls {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// Returns whether nothing is outstanding.
+    /// Returns whether no call is outstanding.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty() && self.sent.iter().all(Option::is_none)
     }

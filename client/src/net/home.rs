@@ -25,7 +25,7 @@ const SPARED: usize = 2;
 /// Maximum number of remembered runtimes without I/O.
 const WITHOUT_IO_MAX: usize = 64;
 
-/// The role of a thread.
+/// The role of a thread: a client's own, or an application's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Here {
     /// A thread of an application.
@@ -128,7 +128,7 @@ enum Left {
     Rest(BoxFuture<'static, ()>),
 }
 
-/// The client's thread.
+/// The client's thread, as others leave work to it.
 #[derive(Default)]
 pub struct Home {
     runtime: OnceLock<Handle>,

@@ -26,7 +26,7 @@ pub struct Lease {
     pub owner: Arc<[u8]>,
     /// True if the caller chose the owner's name, so that another process may continue the lock.
     is_named: bool,
-    /// A note for people.
+    /// The note for people.
     pub note: Vec<u8>,
     /// The value of the metrics label `class`.
     pub class: Class,
@@ -100,7 +100,7 @@ impl Lease {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the requested mode.
+    /// Changes the requested mode: to the granted permit's number, or to that of a reader.
     pub fn wants(&self, wanted: Wanted) {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
     }
@@ -247,7 +247,7 @@ fn add_behind(command: &mut Cmd, behind: Option<usize>) {
     }
 }
 
-/// Adds the mode.
+/// Adds the options for the mode to a command.
 fn add_mode(command: &mut Cmd, wanted: Wanted) {
     match wanted {
         Wanted::Exclusive => {}

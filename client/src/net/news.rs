@@ -21,7 +21,7 @@ impl News {
         Self { members, follows, told: watch::Sender::new(None), is_over: watch::Sender::new(false) }
     }
 
-    /// Returns the version that connections state.
+    /// Returns the version of the set that connections state.
     pub fn version(&self) -> u64 {
         self.members.version
     }

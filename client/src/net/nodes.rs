@@ -38,7 +38,7 @@ pub type Answered = (usize, Result<Value, Why>);
 
 /// The state of a lock, as some nodes report it.
 pub struct Look {
-    /// True if a majority answered.
+    /// True if a majority of the nodes answered.
     pub is_answered: bool,
     /// A holder, as the first node that shows one reports it.
     pub holder: Option<Holder>,
@@ -68,11 +68,11 @@ pub struct Nodes {
     /// The client's thread.
     pub home: Arc<Home>,
     pub clock: Arc<HybridClock>,
-    /// Admits the client's attempts.
+    /// Admits the client's attempts, a limited number at a time.
     pub admission: Arc<Admission>,
-    /// Attempts and releases in progress.
+    /// Counts the attempts and releases in progress.
     pub under_way: Tally,
-    /// Held locks.
+    /// Counts the held locks.
     pub held: Tally,
     /// Held locks whose changes nodes report.
     pub tracked: Arc<Tracked>,
@@ -191,7 +191,7 @@ impl Nodes {
         let _ = timeout(SETTLING, all).await;
     }
 
-    /// Returns the servers that serve locks.
+    /// Returns all servers that serve locks; of a cluster, its masters.
     pub(crate) fn masters(&self) -> Vec<Arc<Node>> {
         self.list.iter().flat_map(Endpoint::masters).collect()
     }

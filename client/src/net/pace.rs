@@ -24,9 +24,9 @@ pub enum Given {
     Exactly(Duration),
     /// The adaptive timeout, within these bounds.
     Within {
-        /// The lower bound.
+        /// The lower bound of the adaptive timeout.
         least: Duration,
-        /// The upper bound.
+        /// The upper bound of the adaptive timeout.
         most: Duration,
     },
 }
@@ -50,7 +50,7 @@ impl Given {
 /// The recent response times of a node.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// The start of the present period.
+    /// The start of the present period, in which answers are remembered.
     since: Option<Instant>,
     /// The slowest answers of the present and the previous period.
     slowest: (Duration, Duration),

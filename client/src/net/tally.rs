@@ -22,7 +22,7 @@ struct Counts {
 pub struct Counted(Tally);
 
 impl Tally {
-    /// Counts another piece of work.
+    /// Counts another piece of work until the returned value is dropped.
     pub fn begin(&self) -> Counted {
         self.0.count.fetch_add(1, Ordering::SeqCst);
         Counted(self.clone())

@@ -51,7 +51,7 @@ pub fn is_waiting(reply: &Value) -> bool {
 pub struct News {
     pub key: Box<[u8]>,
     pub owner: Box<[u8]>,
-    /// The answer of LOCK.WAIT.
+    /// The answer of LOCK.WAIT, or its error.
     pub told: Result<Value, Why>,
 }
 

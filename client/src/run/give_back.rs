@@ -42,7 +42,7 @@ impl ReleaseAnswer {
 /// A release in progress, on every node of one version that may have the lock.
 #[derive(Debug)]
 pub struct Giving {
-    /// The nodes of that version.
+    /// The nodes of the version of the set on which the lock is released.
     pub nodes: Arc<Nodes>,
     debt: Arc<Debt>,
     given: Given,

@@ -34,7 +34,7 @@ impl fmt::Display for SessionEnd {
     }
 }
 
-/// The shared state of one session.
+/// The state that the locks of one session share.
 #[derive(Debug)]
 pub struct SessionLife {
     /// The moment from which the session's rounds are counted.

@@ -24,7 +24,7 @@ pub struct LastFailure {
 }
 
 impl LastFailure {
-    /// Records `error` as of now.
+    /// Records `error` with the present time.
     pub fn now(error: Error) -> Self {
         Self { error, at: Instant::now() }
     }

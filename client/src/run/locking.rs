@@ -128,7 +128,7 @@ pub async fn lock(
     taken
 }
 
-/// Performs the tasks of a [`Taker`].
+/// Performs what the [`Taker`], the machine that decides how to acquire a lock, asks for.
 struct Taking<'a> {
     nodes: Arc<Nodes>,
     sought: &'a Sought,

@@ -48,14 +48,14 @@ pub struct Missing {
 /// The outcome of a check: the node, the server and its connection, the checked token, and the answer.
 type Look = (usize, Option<NodeId>, u64, Token, Result<Value, Why>);
 
-/// The checks of one lock.
+/// The checks of one held lock, with the state of each node.
 pub struct Looking {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
     given: Given,
     tracking: Option<Tracking>,
     begins: Instant,
-    /// The state of each node.
+    /// For each node, when the lock is checked there next.
     at: Vec<At>,
     looks: FuturesUnordered<BoxFuture<'static, Look>>,
 }

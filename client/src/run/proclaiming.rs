@@ -52,7 +52,7 @@ impl Proclaiming {
         }
     }
 
-    /// Proclaims `value` from now on.
+    /// Proclaims `value` on all nodes, from now on in place of the last value.
     pub fn proclaim(&mut self, value: Vec<u8>, done: Proclaimed) {
         self.note = Proclamation { term: self.machine.term(), value }.note();
         let tells = self.machine.advance();

@@ -36,7 +36,7 @@ const STRAGGLERS: Duration = Duration::from_millis(20);
 pub struct Shared {
     token: AtomicU64,
     valid_until_us: AtomicU64,
-    /// The number of guards.
+    /// The number of guards of the lock that have not been released.
     pub holds: AtomicU32,
     /// Set when the lock is lost or was released.
     pub ended: watch::Sender<Option<Loss>>,
@@ -187,7 +187,7 @@ pub struct Renewer {
     give_back: GiveBack,
     holding: Holding,
     counted: Option<Counted>,
-    /// The time of the grant.
+    /// The time at which the lock was granted.
     since: Instant,
     /// True if the leases had not ended when the lock was released.
     was_valid: bool,

@@ -29,7 +29,7 @@ const GUARDED_AGAIN: Duration = Duration::from_secs(1);
 /// watch.
 pub type Known = Option<(u64, u64)>;
 
-/// The result of asking a node.
+/// A node's report of the lock's state, and the time at which it was asked.
 #[derive(Debug)]
 pub struct NodeReport {
     pub node: usize,
@@ -40,9 +40,9 @@ pub struct NodeReport {
 
 #[derive(Debug)]
 pub enum Observation {
-    /// The node reports this state.
+    /// The node reports the lock's state.
     Shows { id: NodeId, state: State, known: Known },
-    /// Nothing changed.
+    /// The lock has not changed since the known state.
     Same { id: NodeId, known: Known },
     /// The node did not answer, for this reason.
     Silent(Why),

@@ -24,12 +24,12 @@ pub fn until(then: BootTime) -> Duration {
     Duration::from_micros(then.us_since(boot_now()))
 }
 
-/// Returns the moment `pause` from now.
+/// Returns the moment on the boot clock that is `pause` from now.
 pub fn after(pause: Duration) -> BootTime {
     boot_now().plus_us(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// Returns the time since `then`.
+/// Returns the time on the boot clock since `then`.
 pub fn since(then: BootTime) -> Duration {
     Duration::from_micros(boot_now().us_since(then))
 }

@@ -23,7 +23,7 @@ struct Inner {
     nodes: Vec<NodeError>,
     holder: Option<Holder>,
     retry_after: Option<Duration>,
-    /// True if the cause is permanent.
+    /// True if the cause is permanent, so that someone has to act.
     is_lasting: bool,
     /// True if the time was up before the nodes had answered.
     is_cut_short: bool,
@@ -37,7 +37,7 @@ struct Inner {
 pub enum ErrorKind {
     /// Another owner holds the lock: [`Error::holder`] returns it.
     Contended,
-    /// The wait lasted as long as allowed.
+    /// The lock was not granted within the limit of the wait.
     TimedOut,
     /// Too few nodes can answer: [`Error::nodes`] returns each node's reason.
     NoQuorum,
@@ -49,7 +49,7 @@ pub enum ErrorKind {
     Owned,
     /// The lock was held, and no longer is.
     Lost,
-    /// An argument is out of bounds.
+    /// An argument of the call is out of bounds.
     BadArgument,
     /// The addresses are wrong, or do not belong to a set of lock nodes.
     Configuration,
@@ -63,7 +63,7 @@ pub enum ErrorKind {
     NotGivenBack,
 }
 
-/// The failure of one node.
+/// The reason why one node did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeError {

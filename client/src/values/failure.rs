@@ -57,14 +57,14 @@ pub enum Why {
     TurnedAway {
         /// The code: the first word of the error.
         code: String,
-        /// The rest of the error.
+        /// The rest of the error's text.
         text: String,
     },
     /// The node refused the request.
     Refused {
         /// The code: the first word of the error.
         code: String,
-        /// The rest of the error.
+        /// The rest of the error's text.
         text: String,
     },
     /// The server does not know the command; its error text.
@@ -73,23 +73,23 @@ pub enum Why {
     Guarded {
         /// Milliseconds until the node grants again.
         left_ms: u64,
-        /// The reason.
+        /// The reason for the guard.
         reason: String,
-        /// The rest of the text.
+        /// The rest of the error's text: the advice.
         rest: String,
     },
     /// The node is not ready to answer.
     NotYet {
         /// Milliseconds until the node is ready.
         left_ms: u64,
-        /// The rest of the text.
+        /// The rest of the error's text.
         text: String,
     },
     /// The node has no vote yet on a set of nodes.
     Unsettled {
         /// Milliseconds until the node has a vote.
         left_ms: u64,
-        /// The rest of the text.
+        /// The rest of the error's text.
         text: String,
     },
     /// The node has granted the lock to another owner.

@@ -40,7 +40,7 @@ fn held(grants: &[GrantView]) -> Facts {
     facts
 }
 
-/// Returns `facts` with a change.
+/// Returns `facts` after this change.
 fn but(mut facts: Facts, change: impl Fn(&mut Facts)) -> Facts {
     change(&mut facts);
     facts

@@ -47,14 +47,14 @@ pub struct Cluster {
     known: watch::Sender<MapStatus>,
     /// The masters by address: those in the map, and those that redirections named.
     masters: Mutex<HashMap<Place, Master>>,
-    /// Number of masters so far.
+    /// Number of masters created so far, from which the numbers of their connections derive.
     count: AtomicU64,
     /// Notified when the map may have changed.
     stale: Notify,
     common: Common,
 }
 
-/// The state of the map.
+/// The state of the map of slots.
 #[derive(Clone, Debug)]
 enum MapStatus {
     /// No server has answered so far.
@@ -64,7 +64,7 @@ enum MapStatus {
     Map(Arc<Map>),
 }
 
-/// The masters of all slots.
+/// The map of slots: the master of each.
 #[derive(Clone, Debug)]
 struct Map {
     /// The index in `masters` for each slot.
@@ -214,7 +214,7 @@ impl Cluster {
         Arc::clone(&masters.entry(place.clone()).or_insert_with(new).node)
     }
 
-    /// Installs a new map.
+    /// Installs a new map of slots, and forgets masters that are no longer in it.
     fn install(&self, view: &View) {
         let mut all = self.all_masters();
         let mut map = Map { slots: HashMap::with_capacity(SLOTS.into()), masters: vec![], replicas: vec![] };

@@ -56,7 +56,7 @@ impl Before {
 /// A caller that waits for an answer, and its time limit.
 #[derive(Debug)]
 pub struct Waiting<T> {
-    /// The caller.
+    /// The caller that waits for the answer.
     pub waits: T,
     /// The node's time to answer.
     pub given: Given,
@@ -93,7 +93,7 @@ pub enum Arrived<T> {
         waits: Option<T>,
         /// The time at which the request was sent.
         sent: Instant,
-        /// The answer.
+        /// The server's answer.
         reply: Value,
     },
     /// A message that answers no request.
@@ -107,7 +107,7 @@ pub struct Checked<T> {
     pub late: Vec<T>,
     /// The time at which the first of their requests was sent.
     pub sent: Option<Instant>,
-    /// True if the connection is dead.
+    /// True if the connection is dead, since nothing was heard on it for too long.
     pub is_dead: bool,
 }
 
@@ -127,7 +127,7 @@ pub struct Exchange<T> {
     input: Vec<u8>,
     taken: usize,
     filled: usize,
-    /// The time of the last answer.
+    /// The time at which the last answer was read.
     heard: Option<Instant>,
     /// The time before which no request is late.
     check_at: Option<Instant>,
@@ -348,7 +348,7 @@ impl<T: Waits> Exchange<T> {
         Some(self.heard.map_or(oldest.sent, |heard| heard.max(oldest.sent)) + SILENCE)
     }
 
-    /// Ends the exchange. Returns all callers.
+    /// Ends the exchange. Returns all callers, which get no answer.
     pub fn end(&mut self) -> Vec<T> {
         let asking = self.asking.drain(..).map(|asked| asked.waiting.waits);
         let ended = self.slots.drain(..).filter_map(|slot| slot.waits).chain(asking).collect();

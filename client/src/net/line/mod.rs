@@ -100,7 +100,7 @@ struct State<T> {
     exchange: Exchange<T>,
     /// The socket; `None` once the connection has ended.
     stream: Option<Stream>,
-    /// True if new requests are refused.
+    /// True if new requests are refused, because the connection is about to end.
     is_closing: bool,
     /// True if TLS holds bytes that the system did not accept.
     is_blocked: bool,

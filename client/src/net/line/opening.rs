@@ -33,9 +33,9 @@ pub type TlsConfig = Arc<rustls::ClientConfig>;
 #[cfg(not(feature = "tls"))]
 pub type TlsConfig = std::convert::Infallible;
 
-/// The target of a connection.
+/// The server to connect to, and how.
 pub struct Target<'a> {
-    /// The address.
+    /// The address of the server.
     pub address: &'a ConnectionAddr,
     /// The host to look up, if the certificate names another one.
     pub elsewhere: Option<&'a str>,
@@ -117,7 +117,7 @@ impl Lent {
     }
 }
 
-/// A bidirectional stream of any kind.
+/// A stream that can be read and written, whatever is below it.
 trait Duplex: AsyncRead + AsyncWrite {}
 
 impl<T: AsyncRead + AsyncWrite> Duplex for T {}

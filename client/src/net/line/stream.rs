@@ -13,12 +13,12 @@ pub struct Stream {
     tls: Option<Box<rustls::ClientConnection>>,
 }
 
-/// The state of a write.
+/// The result of writing: whether bytes are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// The system accepted everything.
     Done,
-    /// The rest has to wait.
+    /// Some bytes are left until the socket is writable.
     Blocked,
 }
 

@@ -20,7 +20,7 @@ use crate::values::failure::Why;
 /// A request to a node.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
-    /// The command as bytes.
+    /// The command as the bytes that are sent.
     packed: &'a [u8],
     /// The command that precedes this request, if any.
     before: Option<Before>,

@@ -14,7 +14,7 @@ use crate::net::home::{self, Unfinished};
 use crate::net::line::Waits;
 use crate::values::failure::Why;
 
-/// The outcome of a request.
+/// The answer to one request of an inbox.
 #[derive(Debug)]
 pub struct Answer {
     /// The tag of the request in its inbox.
@@ -30,7 +30,7 @@ pub struct By {
     pub way: Arc<Way>,
     /// The id of the server.
     pub id: NodeId,
-    /// The number of the connection.
+    /// The number of the connection over which the server was asked.
     pub over: u64,
 }
 

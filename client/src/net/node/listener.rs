@@ -45,7 +45,7 @@ impl Default for Hearing {
     }
 }
 
-/// A connection that listens.
+/// A connection that receives the outcomes of waiting requests (LOCK.HEAR).
 #[derive(Debug)]
 pub struct Listener {
     pub name: [u8; NAME_BYTES],
@@ -64,7 +64,7 @@ pub struct Waits {
 /// The key and the owner of a LOCK.WAIT, by which its outcome finds its caller.
 pub type About = (Box<[u8]>, Box<[u8]>);
 
-/// Receives the end of a wait.
+/// Receives the outcome of one waiting request.
 pub type Told = oneshot::Receiver<Result<Value, Why>>;
 
 impl Listener {

@@ -43,12 +43,12 @@ use crate::net::tally::Tally;
 use crate::net::tracking::Tracked;
 use crate::values::failure::Why;
 
-/// The location of a node's server.
+/// The way to find a node's server.
 #[derive(Debug)]
 pub enum Whereabouts {
-    /// A fixed address.
+    /// At a fixed address.
     At(Arc<Way>),
-    /// The server that these Sentinels name.
+    /// The master that these Sentinels name.
     Named(Box<Sentinels>),
     /// No address: the set has this member, which cannot be asked for the given reason.
     Nowhere(String, String),
@@ -73,7 +73,7 @@ pub struct Common {
     pub tracked: Arc<Tracked>,
     /// The version of the nodes' set, and later ones that the nodes report.
     pub news: Arc<News>,
-    /// Admits attempts.
+    /// Admits the client's attempts, a limited number at a time.
     pub admission: Arc<Admission>,
 }
 
@@ -93,7 +93,7 @@ pub struct Node {
     server: Whereabouts,
     /// The server's id, if the set names it.
     id: Option<NodeId>,
-    /// The server that answered last.
+    /// The id of the server that answered last.
     seen: Mutex<Option<NodeId>>,
     /// The number of the node's first connection.
     first: u64,

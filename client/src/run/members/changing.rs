@@ -403,7 +403,7 @@ impl<'a> Changer<'a> {
         Ok(())
     }
 
-    /// Waits until another attempt may succeed.
+    /// Waits until another attempt may succeed, or returns the failure if none will.
     async fn failed(&mut self, failures: Vec<(String, Why)>) -> Result<(), Error> {
         self.allowed(&failures, failures.len() / 2)?;
         let unsettled = failures.iter().filter_map(|(_, why)| match why {

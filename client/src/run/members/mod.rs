@@ -1,4 +1,4 @@
-//! Changes the set of nodes.
+//! Changes the set of nodes of a quorum.
 
 mod asking;
 mod changing;
