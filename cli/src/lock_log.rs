@@ -38,7 +38,7 @@ pub struct Event {
     pub limit: u64,
     pub waited_ms: u64,
     pub held_ms: u64,
-    /// How the grant or the wait ended: `released`, `expired`, `broken`, …
+    /// The end of the grant or the wait: `released`, `expired`, `broken`, …
     pub ended: String,
     /// The first word of the error, if a wait was refused.
     #[serde(skip_serializing_if = "String::is_empty")]

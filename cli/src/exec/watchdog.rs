@@ -122,7 +122,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// How a watch ended.
+/// The end of a watch.
 enum Watched {
     /// Nothing is left to release: the program has done it, or the lease has ended.
     Done,
