@@ -23,7 +23,7 @@ const WORKERS: usize = 4;
 /// The acknowledged answers about one key, over all incarnations.
 #[derive(Clone, Copy)]
 struct Told {
-    /// The largest token.
+    /// The largest acknowledged token.
     token: i64,
     /// The end of the validity of its last acknowledged holder, counted from before the request.
     valid_until: Instant,

@@ -24,7 +24,7 @@ const TTL_MS: u64 = 8;
 /// The number of writes that must succeed, and that must be refused, before and after each fault.
 const ENOUGH: u64 = 10;
 
-/// The gate.
+/// The key of the gate.
 const GATE: &str = "{invoices}:gate";
 
 /// The list, in the slot of the gate.

@@ -48,7 +48,7 @@ pub struct Options {
     turn_ms: u64,
 }
 
-/// A taker of locks.
+/// A client that takes locks on a cluster: Palisade's or redis-rs.
 #[derive(Clone)]
 enum Taker {
     Locks(Client),

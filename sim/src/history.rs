@@ -74,9 +74,9 @@ impl HeldAs {
 pub struct Event {
     /// The moment, in true time.
     pub at: TimeUs,
-    /// The lock.
+    /// The key of the lock.
     pub key: u32,
-    /// The holder.
+    /// The holder that did something.
     pub who: Holder,
     /// The holder's action, or its end.
     pub what: Occurrence,

@@ -12,7 +12,7 @@ use crate::history::Holder;
 pub struct Request {
     /// The acquisition that sent the message.
     pub who: Holder,
-    /// The lock.
+    /// The key of the lock.
     pub key: u32,
     /// The node, by its place in the client's list.
     pub node: usize,
@@ -46,7 +46,7 @@ impl Request {
     }
 }
 
-/// The content of a request.
+/// The command or question in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Payload {
     /// A question of the quorum machines of `core`.
@@ -79,7 +79,7 @@ pub enum Command {
     Closed { number: u32 },
 }
 
-/// A node's answer.
+/// A node's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reply {
     /// The acquisition whose request is answered.
@@ -100,7 +100,7 @@ impl Reply {
     }
 }
 
-/// The content of a reply.
+/// The answer in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hears {
     /// The answer to a question of the quorum machines.

@@ -7,9 +7,9 @@ use crate::history::{HeldAs, Holder, TimeUs};
 /// A client's reliance on a lock during a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
-    /// The holder.
+    /// The holder that relies on the lock.
     pub who: Holder,
-    /// The mode.
+    /// The mode in which the holder relies on the lock.
     pub mode: HeldAs,
     /// The holder's token.
     pub token: u64,

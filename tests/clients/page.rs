@@ -20,7 +20,7 @@ pub const SENDS_AGAIN: usize = 4;
 pub const KEEPALIVE: &str = "../keepalive.md";
 pub const INHERITED: usize = 4;
 
-/// A page.
+/// A page of docs/clients, with its code and output.
 pub struct Page {
     name: String,
     text: String,

@@ -133,7 +133,7 @@ fn command<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> redis::Cmd {
     command
 }
 
-/// A connection.
+/// A connection that sends lines as a person would type them.
 pub struct Client(Connection);
 
 impl Client {

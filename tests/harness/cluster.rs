@@ -2,7 +2,7 @@
 
 use super::{Client, Server, Setup, free_port, text, wait_until};
 
-/// One of the masters.
+/// A server of a cluster, with its id in that cluster.
 pub struct Member {
     pub server: Server,
     bus_port: u16,

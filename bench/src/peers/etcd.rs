@@ -151,14 +151,14 @@ impl Drop for Etcd {
     }
 }
 
-/// Counters of a whole cluster.
+/// Counters of a whole cluster, to compare before and after a measurement.
 #[derive(Clone, Copy, Default)]
 pub struct Done {
-    /// The requests of clients.
+    /// The number of requests of clients.
     pub requests: f64,
     /// The bytes to and from clients and between nodes, without the headers of gRPC.
     pub bytes: f64,
-    /// The fsyncs of the log.
+    /// The number of fsyncs of the log.
     pub fsyncs: f64,
 }
 
@@ -342,7 +342,7 @@ struct CampaignResponse {
     leader: Option<Leader>,
 }
 
-/// A leader.
+/// The leadership of an election, as etcd identifies it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Leader {
     #[prost(bytes = "vec", tag = "1")]

@@ -30,7 +30,7 @@ const CALM_MAX: Duration = Duration::from_secs(10);
 /// A way to wait for a lock, and the server on which clients wait.
 pub enum WaitMethod {
     Redis(Way),
-    /// The etcd cluster.
+    /// The etcd cluster with this index.
     Etcd(usize),
     /// redis-py's Lock, and its sleep between tries.
     RedisPy {
@@ -38,7 +38,7 @@ pub enum WaitMethod {
     },
 }
 
-/// Where the measurement takes place.
+/// The servers and programs of a measurement.
 pub struct Place<'a> {
     pub server: &'a Server,
     pub etcds: &'a [(&'static str, Etcd)],

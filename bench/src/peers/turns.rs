@@ -9,7 +9,7 @@ pub const TURNS_MIN: u64 = 2;
 pub struct Turns {
     /// The times from a release to the next holder's answer, sorted.
     pub delays_ns: Vec<u64>,
-    /// The turns of each client.
+    /// The number of times that each client had the lock.
     pub turns: Vec<u64>,
     pub requests: f64,
     pub bytes: f64,
@@ -19,7 +19,7 @@ pub struct Turns {
     pub waiting_cpu: Cpu,
 }
 
-/// Shares of one CPU.
+/// The shares of one CPU that the processes of a measurement use.
 #[derive(Clone, Copy, Default)]
 pub struct Cpu {
     pub servers: f64,

@@ -57,14 +57,14 @@ pub enum Way {
     PubSub,
 }
 
-/// The needs of a way.
+/// A way of waiting, with the server that it needs.
 #[derive(Clone)]
 pub enum Backend {
     Redis(Way, u16),
     Etcd(etcd::Client),
 }
 
-/// A client.
+/// A connected client that waits for a lock.
 pub enum Waiter {
     Palisade { connection: MultiplexedConnection, key: String, owner: String },
     PalisadeClient { locks: Client, key: String, held: Option<Guard> },

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Plot, Table};
 
-/// The measurements of a benchmark.
+/// The results of a benchmark: tables, plots and budgets.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// The subject in a few words.

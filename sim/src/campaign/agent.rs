@@ -13,7 +13,7 @@ const CONNECTIONS_MAX: usize = 256;
 pub struct Settings {
     /// The address to listen on.
     pub listen: String,
-    /// The nodes.
+    /// The addresses of the nodes.
     pub nodes: Vec<String>,
 }
 

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 /// The longest time for a reachable node to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// An answer.
+/// The answer to a command, as far as the campaign needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Number(u64),

@@ -8,7 +8,7 @@ use super::journal::Line;
 
 use crate::history::{Holder, TimeUs};
 
-/// The result of all elections.
+/// The result of judging all elections.
 #[derive(Clone, Debug, Default)]
 pub struct Elections {
     /// Terms whose leader knew that it had won.
@@ -19,7 +19,7 @@ pub struct Elections {
     pub observed: usize,
     /// Observed terms of candidates that were killed, or lost their lead, before they knew that they had won.
     pub unfinished: usize,
-    /// The violations.
+    /// The findings: broken promises of elections.
     pub wrong: Vec<Wrong>,
 }
 

@@ -37,9 +37,9 @@ const UNSEEN_US: u64 = 1_000_000;
 pub struct Exam {
     /// The parameters of the connection: the user and the database.
     as_whom: &'static str,
-    /// The key.
+    /// The key of the lock.
     key: String,
-    /// The grant's token.
+    /// The token of the grant, or the token to which it was raised.
     pub token: u64,
     /// The earliest end of the lease; 0 if the lock was released.
     until: TimeUs,
@@ -53,7 +53,7 @@ pub enum Second {
     Right,
     /// No grant: the node is guarded, stopped or paused.
     None,
-    /// A broken promise.
+    /// The node broke a promise: it granted too early, or the token is not larger.
     Wrong,
 }
 

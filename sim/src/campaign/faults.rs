@@ -38,7 +38,7 @@ impl fmt::Display for On {
     }
 }
 
-/// A fault.
+/// A fault that was injected.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fault {
     /// The name in the report.
@@ -49,7 +49,7 @@ pub struct Fault {
     pub from: TimeUs,
     /// The end; `None` while the fault lasts.
     pub until: Option<TimeUs>,
-    /// A remark for the report.
+    /// A remark for the report, such as a length.
     pub note: String,
 }
 

@@ -16,7 +16,7 @@ pub struct GivenBack {
     pub held: usize,
     /// Answers that the owner held the lock until now, to owners whose validity was over.
     pub late: usize,
-    /// The violations.
+    /// The findings: answers that are wrong.
     pub wrong: Vec<Wrong>,
 }
 

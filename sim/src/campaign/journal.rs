@@ -27,13 +27,13 @@ pub fn wall_us() -> u64 {
 /// A lease that the node keeps for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptLease {
-    /// The moment of the request.
+    /// The moment at which the request was sent.
     pub since: TimeUs,
     /// The moment at which the holder learned of it.
     pub at: TimeUs,
     /// The node, counted from 0.
     pub node: usize,
-    /// The holder.
+    /// The holder of the lease.
     pub who: Holder,
     /// The lease's length, in milliseconds.
     pub ttl_ms: u64,
@@ -59,7 +59,7 @@ pub enum Ended {
 /// A line of a journal; `at` is when the process learned of the event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Line {
-    /// An event for the referee.
+    /// An event that the referee judges.
     Event(Event),
     /// A lock was requested with `lock` (`waits`) or `try_lock`; the answer is `held`, or the kind of error.
     Asked { at: TimeUs, key: u32, waits: bool, took_us: u64, answer: String },
@@ -71,7 +71,7 @@ pub enum Line {
     ToldHeld { sent: TimeUs, at: TimeUs, key: u32, who: Holder },
     /// A lease begins that KEEPALIVE keeps.
     Kept(KeptLease),
-    /// A kept lease ended.
+    /// The holder learned that its kept lease ended, and how.
     KeptEnded { at: TimeUs, who: Holder, how: Ended },
     /// A candidate begins to campaign.
     Campaigns { at: TimeUs, election: u32, who: Holder },

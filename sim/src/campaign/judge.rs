@@ -22,7 +22,7 @@ pub const LAG: Duration = Duration::from_millis(500);
 /// An event and, for an access to the register, whether it was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JudgedEvent {
-    /// The event.
+    /// The event that the referee judges.
     pub event: Event,
     /// The register's record of the access.
     pub arrival: Option<Arrival>,
@@ -31,11 +31,11 @@ pub struct JudgedEvent {
 /// A period in which a holder relied on a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// The lock.
+    /// The key of the lock.
     pub key: u32,
-    /// The holder.
+    /// The holder that relied on the lock.
     pub who: Holder,
-    /// The mode.
+    /// The mode in which the holder relied on the lock.
     pub mode: HeldAs,
     /// The last token that the holder had.
     pub token: u64,

@@ -28,7 +28,7 @@ pub struct KeptLeases {
     pub prolonged: usize,
     /// Leases whose connection closed, and which no fault affected until they ended.
     pub left: usize,
-    /// The violations.
+    /// The findings: kept leases that ended too early or too late.
     pub wrong: Vec<Wrong>,
 }
 

@@ -29,7 +29,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Every variant.
+    /// Every variant, to draw one of them.
     pub const ALL: [Self; 3] = [Self::AofAlways, Self::Snapshots, Self::Nothing];
 
     /// Returns the name in the report.
@@ -110,7 +110,7 @@ pub struct Machine {
     name: String,
     dir: PathBuf,
     port: u16,
-    /// The wall clock.
+    /// The wall clock that the server sees.
     pub clock: WallClock,
     /// The data that the next incarnation keeps.
     pub durability: Durability,

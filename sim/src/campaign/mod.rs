@@ -87,7 +87,7 @@ pub struct Outcome {
     pub from: TimeUs,
     /// The moment at which the campaign ended.
     pub until: TimeUs,
-    /// Everything that happened.
+    /// The merged records of all processes.
     pub history: History,
     /// Every fault that was injected.
     pub faults: Vec<Fault>,
@@ -108,11 +108,11 @@ pub struct Outcome {
     pub starts: (usize, usize),
     /// The client of each life (a run of a client process from its start to its end), from life 1 on.
     pub lives: Vec<usize>,
-    /// Leases that KEEPALIVE kept.
+    /// The result of judging the leases that KEEPALIVE kept.
     pub kept: kept::KeptLeases,
-    /// The terms of elections, judged.
+    /// The result of judging the elections.
     pub elections: elected::Elections,
-    /// Answers of agents to RELEASE.
+    /// The result of judging the agents' answers to RELEASE.
     pub given_back: given_back::GivenBack,
     /// True if disks could fill up.
     pub full_disks: bool,

@@ -26,11 +26,11 @@ pub struct Settings {
     pub journal: PathBuf,
     /// The register's path.
     pub register: PathBuf,
-    /// The nodes.
+    /// The addresses of the nodes.
     pub nodes: Vec<String>,
     /// True if the nodes are one cluster.
     pub cluster: bool,
-    /// The agents.
+    /// The addresses of the agents.
     pub agents: Vec<String>,
     /// The number of keys, from 0 on, for which all clients compete.
     pub contended_keys: u32,
@@ -38,7 +38,7 @@ pub struct Settings {
     pub own_key: u32,
     /// The number of tasks that take locks with the client crate.
     pub tasks: u32,
-    /// The longest lease.
+    /// The longest lease, in milliseconds.
     pub max_ttl_ms: u64,
 }
 

@@ -23,11 +23,11 @@ use crate::history::{Event, HeldAs, Holder, Occurrence};
 /// A client's request to the register: to read a key's number, or to write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
-    /// The key.
+    /// The key of the lock under which the client reads or writes.
     pub key: u32,
-    /// The holder.
+    /// The holder that sends the request.
     pub who: Holder,
-    /// The token.
+    /// The token with which the register accepts or refuses the request.
     pub token: u64,
     /// The mode in which the holder relies on the lock.
     pub mode: HeldAs,
@@ -42,7 +42,7 @@ pub struct Arrival {
     pub event: Event,
     /// True if the register accepted the access.
     pub taken: bool,
-    /// True for a write.
+    /// True for a write, false for a read.
     pub writes: bool,
     /// True if the number written is not one more than the last: an update was lost.
     pub lost_update: bool,

@@ -59,11 +59,11 @@ fn by_kind(faults: &[Fault]) -> BTreeMap<&'static str, usize> {
 /// The counts of a campaign.
 #[derive(Debug, Default)]
 pub struct Numbers {
-    /// Locks that were taken.
+    /// The number of locks that were taken.
     pub acquired: usize,
-    /// Locks taken by readers.
+    /// The number of locks taken by readers.
     pub shared: usize,
-    /// Permits taken.
+    /// The number of permits taken.
     pub permits: usize,
     /// Locks taken by clients that had begun to wait while another client held the lock.
     pub handed_over: usize,

@@ -21,13 +21,13 @@ const LOOK: Duration = Duration::from_millis(250);
 /// A time during which a node was guarded.
 #[derive(Clone, Debug)]
 pub struct Guarded {
-    /// The node.
+    /// The number of the node, from 0.
     pub node: usize,
     /// The moment at which the guard was first observed.
     pub from: TimeUs,
     /// The end of the guard, past or expected.
     pub until: TimeUs,
-    /// The reason.
+    /// The node's reason for the guard.
     pub reason: String,
 }
 

@@ -39,7 +39,7 @@ pub const CONTENDED_KEYS: u32 = 8;
 /// A node: a server process (machine) behind its links. Another machine may replace it.
 #[derive(Debug)]
 pub struct Slot {
-    /// The disk.
+    /// The disk with the data of the node.
     pub disk: Disk,
     /// The machine. A task that kills or stops the process holds this mutex. If the process ends while no task holds
     /// it, the end is a finding.
@@ -81,12 +81,12 @@ pub struct Process {
     /// The client or agent that this process is.
     pub on: On,
     child: Option<Child>,
-    /// The wall clock.
+    /// The wall clock that the process sees.
     pub clock: WallClock,
 }
 
 impl Process {
-    /// Sends a signal.
+    /// Sends a signal to the process, if it runs.
     pub fn signal(&self, signal: Signal) {
         signal_to(self.child.as_ref(), signal);
     }
@@ -112,7 +112,7 @@ impl Process {
 pub struct World {
     /// The settings.
     pub settings: Settings,
-    /// Settings that all servers share.
+    /// The settings that all servers of the campaign share.
     pub common: Common,
     /// The faults and findings.
     pub log: Log,

@@ -31,7 +31,7 @@ const WAIT_MS: u32 = 5_000;
 pub struct Step {
     /// The requests to send, each with a delay in milliseconds.
     pub sends: Vec<(u32, Request)>,
-    /// The client's change of status.
+    /// The client's change of status; `None` if it has not changed.
     pub says: Option<Status>,
 }
 
@@ -84,7 +84,7 @@ struct Open {
     sent: BootTime,
 }
 
-/// A client.
+/// A client, with its one acquisition or lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Client {
     number: u32,

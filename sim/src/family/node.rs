@@ -14,7 +14,7 @@ fn now() -> Now {
     Now::new(BootTime::from_us(0), 1_000)
 }
 
-/// A grant on a node.
+/// A grant on a node of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     pub client: usize,
@@ -22,7 +22,7 @@ pub struct Grant {
     pub token: Token,
 }
 
-/// One node.
+/// One node of the model.
 #[derive(Clone, Debug)]
 pub struct Node {
     tokens: Tokens,

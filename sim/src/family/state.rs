@@ -8,7 +8,7 @@ use super::node::{Node, permit};
 use super::rules::FamilyRule;
 use crate::checker::{Bounded, Explained};
 
-/// A client's request.
+/// The mode in which a client asks for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMode {
     /// The exclusive lock; the holder may share it later.

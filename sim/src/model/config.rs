@@ -23,7 +23,7 @@ pub enum LateMessages {
     Never,
 }
 
-/// A client of a model.
+/// A client of a model, with its clock and the actions that it may take.
 #[derive(Clone, Debug)]
 pub struct ClientPlan {
     /// The server that each name of the client's list leads to.

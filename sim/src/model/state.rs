@@ -41,7 +41,7 @@ pub struct State {
 #[derive(Clone, Debug)]
 struct Node {
     server: Server,
-    /// The state file.
+    /// The last state that the server wrote to its state file.
     state: Option<NodeState>,
     wall_off_us: i64,
     essence: Essence,

@@ -25,7 +25,7 @@ const WINDOW_MS: u32 = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waits {
     pub id: u64,
-    /// The owner.
+    /// The owner that sent the request.
     pub owner: u8,
     /// The request whose place this one shares: the owner's earliest that was waiting when this one came.
     pub place: u64,
@@ -202,7 +202,7 @@ impl OneKey {
         self.settle();
     }
 
-    /// Does the due work.
+    /// Does the work that is due at this moment: ends leases and serves the queue.
     pub fn settle(&mut self) {
         let now = self.now();
         loop {
@@ -330,7 +330,7 @@ impl OneKey {
         self.kept = Some(Grant { owner, until: self.now().boot.plus_ms(WINDOW_MS) });
     }
 
-    /// Delivers decisions to the clients.
+    /// Delivers the node's answers to the clients that wait for them.
     fn answers(&mut self) {
         for (WaiterId(id), answer) in self.node.take_answers(usize::MAX) {
             let Some(at) = self.waits.iter().position(|waits| waits.id == id) else {

@@ -17,17 +17,17 @@ pub enum Action {
     Settle,
     /// ACQUIRE by an owner, which waits if the flag is true.
     Acquire(u8, bool),
-    /// LOCK.WAIT.
+    /// LOCK.WAIT by an owner.
     WaitForTurn(u8),
-    /// RELEASE.
+    /// RELEASE by an owner.
     Release(u8),
-    /// REENTER.
+    /// REENTER by an owner.
     Reenter(u8),
     /// A waiting client disconnects.
     Gone(usize),
-    /// BREAK.
+    /// BREAK by an operator.
     Break,
-    /// DEL.
+    /// DEL of the key by hand.
     Delete,
     /// The server evicts the key to make room.
     Evict,
@@ -44,7 +44,7 @@ pub struct Bounds {
     pub owners: u8,
     /// The number of commands that all owners together send.
     pub commands: u32,
-    /// The number of other events.
+    /// The number of other events, such as a disconnection or a flush.
     pub events: u32,
     /// The number of ticks after which time ends.
     pub ticks: u32,

@@ -32,7 +32,7 @@ use crate::client::owner;
 use crate::messages::{Hears, Payload, Request};
 use crate::rules::{Rule, Without};
 
-/// A running node.
+/// A running node: the engine, its locks, and what it has to write or answer.
 #[derive(Clone, Debug)]
 pub struct Server {
     setup: Setup,
@@ -278,7 +278,7 @@ impl Server {
         waiting.of(key_of(name)).next().into_iter().chain(longest).all(is_free_for)
     }
 
-    /// Returns the rules' own state.
+    /// Returns the engine's state: tokens, guard and ledger.
     pub fn node(&self) -> &Node {
         &self.node
     }

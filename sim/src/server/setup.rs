@@ -26,6 +26,6 @@ pub struct Found {
     pub from_aof: bool,
     /// True if the AOF is on from now on, synced at every command.
     pub aof_always: bool,
-    /// The boot of the machine.
+    /// The identity of the machine's present boot.
     pub boot: BootId,
 }

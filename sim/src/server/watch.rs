@@ -22,7 +22,7 @@ const CONVERTED: &str = "conversion";
 const TOLD: &str = "what replicas know";
 const TAKEN_AWAY: &str = "end of a lock that was taken away";
 
-/// A waiting request.
+/// A waiting request, as its client knows it.
 #[derive(Clone, Debug)]
 struct Waits {
     id: WaiterId,
@@ -60,7 +60,7 @@ pub(super) struct Change<'a> {
 }
 
 impl Watch {
-    /// Returns the first error.
+    /// Returns the first error of the node that the watch detected, if any.
     pub fn wrong(&self) -> Option<Wrong> {
         self.wrong
     }
@@ -190,7 +190,7 @@ impl Watch {
         self.broken.insert((key, token));
     }
 
-    /// Checks the holders of `key`.
+    /// Checks that no holder of `key` has a grant that an operator broke.
     pub(super) fn holds(&mut self, key: u32, lock: Option<&Lock>, now: Now) {
         let live = lock.into_iter().flat_map(Lock::grants).filter(|(_, grant)| !grant.is_expired(now.boot));
         live.for_each(|(_, grant)| self.is_its_own(key, grant));

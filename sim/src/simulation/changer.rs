@@ -18,7 +18,7 @@ pub(super) struct Changer {
     pub(super) ids: BTreeMap<usize, u128>,
     /// The latest version that any node reported.
     pub(super) latest: Members,
-    /// The current attempt.
+    /// The current attempt to decide the next version, if there is one.
     pub(super) attempt: Option<Change>,
 }
 

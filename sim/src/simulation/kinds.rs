@@ -16,12 +16,12 @@ pub(super) struct Break {
     pub(super) in_turn: bool,
 }
 
-/// A fault.
+/// A fault of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// The moment at which the fault begins.
     pub at: TimeUs,
-    /// The length, in microseconds.
+    /// The length of the fault, in microseconds.
     pub for_us: u64,
     /// The kind of fault, with its parameters.
     pub kind: Kind,

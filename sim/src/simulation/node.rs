@@ -43,7 +43,7 @@ pub(super) struct Node {
 pub(super) struct Files {
     /// The state file, and its id.
     pub(super) state: Option<(NodeState, FileId)>,
-    /// The data.
+    /// The locks in the last snapshot, as records by key; `None` if there is none.
     pub(super) data: Option<Vec<(u32, Vec<u8>)>>,
     /// The AOF, with its id.
     pub(super) aof: Option<AofFile>,

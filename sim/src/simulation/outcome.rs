@@ -12,7 +12,7 @@ use crate::server::Wrong;
 /// Declares the counts of a run, and the addition of the counts of several runs.
 macro_rules! totals {
     ($($(#[$about:meta])* $count:ident,)+) => {
-        /// The counts of a run.
+        /// The counts of a run, or the sums over several runs.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Totals {
             $($(#[$about])* pub $count: u64,)+
@@ -33,13 +33,13 @@ macro_rules! totals {
 totals! {
     /// Events that the run performed.
     moments,
-    /// Locks taken.
+    /// The number of locks taken.
     held,
     /// Attempts that did not get the lock.
     refused,
     /// Rounds that extended a lease, and rises of tokens.
     extended,
-    /// Locks lost before their release.
+    /// The number of locks lost before their release.
     lost,
     /// Writes that the register accepted.
     taken,
@@ -53,19 +53,19 @@ totals! {
     noticed,
     /// Locks taken by clients that lock on one node.
     single_held,
-    /// Locks for which such a client had to wait.
+    /// The number of locks for which a client that locks on one node had to wait.
     single_waited,
-    /// Requests that such a client repeated.
+    /// The number of requests that a client that locks on one node repeated.
     repeated,
-    /// Re-entries by such a client.
+    /// The number of re-entries by a client that locks on one node.
     reentered,
-    /// Waiters that gave up.
+    /// The number of waiters that gave up.
     left,
     /// Locks taken by readers, who share them.
     shared,
-    /// Permits taken.
+    /// The number of permits taken.
     permits,
-    /// Conversions of a mode.
+    /// The number of conversions to another mode.
     converted,
     /// Versions of the set that were decided.
     versions,

@@ -19,14 +19,14 @@ pub(super) const DRIFT_PPM: i64 = 4_950;
 /// The first of the keys that are locked on one node.
 const FIRST_SINGLE: u32 = 2_000;
 
-/// A run.
+/// The plan of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The seed of the random events during the run.
     pub seed: u64,
-    /// The nodes.
+    /// The nodes' computers.
     pub nodes: Vec<Machine>,
-    /// The clients.
+    /// The computers of the clients that lock on a quorum.
     pub clients: Vec<Machine>,
     /// The clients that lock on one node each.
     #[serde(default)]
@@ -82,9 +82,9 @@ pub struct Machine {
 /// A client that locks on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SingleClient {
-    /// The computer.
+    /// The client's computer.
     pub machine: Machine,
-    /// The node.
+    /// The number of the node on which the client locks.
     pub node: usize,
     /// The longest wait in the queue, in milliseconds.
     pub wait_ms: u32,

@@ -39,7 +39,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(2);
 /// A cluster of servers.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The bus.
+    /// The bus over which the servers reach each other.
     pub bus: Bus,
     /// The servers' node ids, by number.
     ids: Vec<String>,

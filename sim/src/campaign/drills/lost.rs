@@ -15,7 +15,7 @@ use crate::campaign::journal::now_us;
 use crate::campaign::through::{PATIENCE, valid_until};
 use crate::campaign::world::{NODES, World};
 
-/// The key.
+/// The key of the lock that the owner loses.
 const KEY: &str = "chaos:lost";
 
 /// The first lease of the owner that loses the lock, and the extra time for which the minority keeps the lock, in
@@ -27,7 +27,7 @@ const LONGER_MS: u64 = 50;
 /// nothing.
 const TIMES: usize = 3;
 
-/// Runs the drill several times.
+/// Runs the drill several times, and reports each wrong answer.
 pub async fn release(world: &Arc<World>) {
     for turn in 1..=TIMES {
         let fault = world.log.begin("release of a lost lock", On::AllNodes, "");
