@@ -2,7 +2,8 @@
 
 use crate::harness::{Setup, error, int, module, not_here, null, text};
 
-/// Some servers notice a parameter that the module does not know only after the module has loaded.
+/// Some servers notice a parameter that the module does not know only after the module has loaded. They drop the
+/// module, and a later load starts from nothing.
 #[test]
 fn a_load_that_the_server_undid_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();

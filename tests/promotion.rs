@@ -104,7 +104,7 @@ fn a_replica_that_is_started_as_a_master_is_guarded() {
     drop(copy);
     replica.shutdown("SAVE");
     master.client().insist("LOCK.ACQUIRE later me 60000");
-    // It became a replica by command, so it restarts as a master.
+    // The server became a replica by command, so it restarts as a master.
     replica.start_again();
     assert!(guarded_ms(replica.client().say("LOCK.ACQUIRE later you 1000")) > 30_000);
     assert!(guarded_ms(replica.client().say("LOCK.EXTEND k me 60000")) > 30_000);

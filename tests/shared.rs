@@ -174,7 +174,7 @@ fn tokens_of_readers_are_in_no_order() {
     me.say("LOCK.RELEASE k w");
     let read = me.say(&format!("LOCK.ACQUIRE k a 60000 SHARED FENCE {written}")).as_int();
     assert!(read > written);
-    // This also holds if the writer itself became a reader.
+    // A later reader's token is above the writer's also if the writer itself became a reader.
     let written = me.say("LOCK.ACQUIRE x w 60000").as_int();
     me.say("LOCK.CONVERT x w SHARED");
     assert!(me.say(&format!("LOCK.ACQUIRE x a 60000 SHARED FENCE {written}")).as_int() > written);

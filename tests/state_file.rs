@@ -316,7 +316,7 @@ fn what_is_no_regular_file_is_refused_and_stays() {
         assert!(log.contains(expected), "{name}: {log}");
         assert_eq!(fs::symlink_metadata(path(name)).unwrap().file_type(), kind, "{name}");
     }
-    // The same for a folder in place of the lock file.
+    // A folder, a pipe or a broken link in place of the lock file is refused too.
     fs::create_dir(path("a.lock")).unwrap();
     assert!(run(&format!("mkfifo {}", path("b.lock").display())));
     symlink(path("nowhere"), path("c.lock")).unwrap();
@@ -432,7 +432,7 @@ fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     assert_eq!(first.log().matches("Nothing is promised here from now on").count(), 1, "{}", first.log());
     assert_eq!(client.say("LOCK.RELEASE k me"), int(0));
     assert!(read(path.clone()).contains(&id), "the file is the second one's");
-    // It stays so after the second server has ended: the first does not know which tokens that one issued.
+    // The first server grants nothing even after the second has ended: it does not know which tokens that one issued.
     second.kill();
     let mut tries = 0;
     wait_until("it has tried again", || {

@@ -44,7 +44,7 @@ fn a_thousand_on_one_key_are_served_in_order() {
     let server = Server::start();
     let mut me = server.client();
     let mut last = me.say("LOCK.ACQUIRE k me 60000").as_int();
-    // They are sent in one pipeline, so that they arrive in this order.
+    // The requests are sent in one pipeline, so that they arrive in this order.
     let mut clients: Vec<Client> = Vec::new();
     for n in 0..COUNT {
         let mut client = server.client();

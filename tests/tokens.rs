@@ -136,7 +136,7 @@ fn a_raised_token_takes_no_other_key_along() {
     client.say("LOCK.RELEASE app:1 evil");
     assert!(client.insist("LOCK.ACQUIRE app:1 me 1000").as_int() > far, "its own order is kept");
     client.say("LOCK.RELEASE app:1 me");
-    // This holds even if nothing is left of that lock but its ceiling on disk.
+    // The key's own order is kept even if nothing is left of its lock but the ceiling on disk.
     server.shutdown("");
     server.start_again();
     assert!(server.client().insist("LOCK.ACQUIRE app:1 me 1000").as_int() > far);

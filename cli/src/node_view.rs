@@ -236,7 +236,7 @@ pub struct Guarded {
     pub guard_ms: u64,
 }
 
-/// arm TIME]`|arm TIME]`
+/// Runs `palisade guard NODE [lift|arm TIME]`.
 ///
 /// # Errors
 /// There is no such node, it cannot be asked, or the user declines.

@@ -111,7 +111,7 @@ impl Gate<'_> {
 pub enum GateError {
     /// Nothing was done: a later grant that excludes this one has passed the gate. The lock is lost.
     Fenced {
-        /// The largest token of such a grant.
+        /// The largest token that has passed the gate and excludes this grant.
         largest: u64,
     },
     /// Nothing was done: with [`Gate::held`], this grant is not present on the server. The lock is lost.

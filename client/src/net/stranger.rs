@@ -44,7 +44,7 @@ pub async fn what_is_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Op
         ConnectionAddr::TcpTls { host, port, .. } => Some(match ask(host, *port, QUESTION).await? {
             stranger @ Why::Stranger(_) => stranger,
             Why::Tls(_) => return None,
-            // A server without TLS answers with an error like this.
+            // A server without TLS answers the request with an error of its own protocol.
             _ => Why::Tls(TlsFault::Plain),
         }),
         ConnectionAddr::Unix(path) => told_by(&hear(UnixStream::connect(path).await.ok()?, QUESTION).await),

@@ -77,7 +77,7 @@ impl Tracking {
 impl Drop for Tracking {
     fn drop(&mut self) {
         let mut keys = self.tracked.keys();
-        // This receiver is still counted here.
+        // This receiver, which is being dropped, still counts.
         if keys.get(&self.key).is_some_and(|changes| changes.receiver_count() <= 1) {
             keys.remove(&self.key);
         }

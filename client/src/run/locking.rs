@@ -52,8 +52,8 @@ impl Turns {
         if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
             return turn;
         }
-        // Unused keys are removed only when the table is full, since each removal scans all keys. After it there is
-        // room for as many more.
+        // Unused keys are removed only when the table is full, since each removal scans all keys. After a removal there
+        // is room for as many keys again.
         if turns.len() == turns.capacity() {
             turns.retain(|_, turn| turn.strong_count() > 0);
             let live = turns.len();

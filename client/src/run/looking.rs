@@ -29,8 +29,8 @@ const LEASE_LEAST_MS: u32 = 3_000;
 /// Time before the first check. Most locks are released earlier, and need no check.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Minimum pause between two checks at one node, for a lock that one owner holds alone; then the one for a lock with
-/// several holders.
+/// Minimum pause between two checks at one node, for a lock that one owner holds alone. With several holders it is
+/// `PAUSE_TOGETHER`, since each of them changes the lock.
 const PAUSE_ALONE: Duration = Duration::from_millis(5);
 const PAUSE_TOGETHER: Duration = Duration::from_millis(250);
 

@@ -261,7 +261,7 @@ async fn a_dead_node_is_replaced() {
     let follower = Client::new(some(&nodes, &[0, 2])).unwrap();
     let error = follower.with(&options()).try_lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
-    // It was dead when the set was founded, so its id was unknown.
+    // The set was stored first while one node was dead, whose id was unknown then; that node has left the set.
     assert!(members(&nodes.0[0]).split(',').all(|member| !member.starts_with("unknown@")));
     assert_eq!(guard.release().await, Released::Released);
 }
@@ -366,7 +366,7 @@ async fn it_takes_the_permission() {
     assert_eq!((error.kind(), error.nodes().len()), (ErrorKind::NotAllowed, 3), "{error}");
     assert!(error.to_string().contains("+lock.setmembers"), "{error}");
     assert_eq!([0, 1, 2, 3].map(|place| version(&nodes.0[place])), [0; 4]);
-    // It follows a change that an operator makes, although its own user has fewer permissions.
+    // The application's client follows a change that an operator makes, although its own user has fewer permissions.
     let operator = Client::new(some(&nodes, &[0, 1, 2])).unwrap();
     set(&operator, some(&nodes, &[1, 2, 3])).await;
     let guard = app.with(&brief()).lock("k").await.unwrap();

@@ -35,7 +35,7 @@ pub(super) enum Next {
     },
     /// A message of a program that changes the set reaches a node.
     ToMember(Box<Message<ChangerRequest>>),
-    /// A node's answer reaches such a program.
+    /// A node's answer reaches the program that changes the set.
     FromMember(NodeId, Box<Message<Answers>>),
     /// A program that changes the set stops waiting for answers.
     ChangerGoesOn(usize, u32),

@@ -27,18 +27,18 @@ pub struct Fault {
     pub kind: Kind,
 }
 
-/// A kind of fault, with its `node`, `client` or `key`. Times are in microseconds. "That time" is the length of the
-/// fault.
+/// A kind of fault, with its `node`, `client` or `key`. Times are in microseconds. A fault begins and ends as its
+/// [`Fault`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// A server is killed, and starts again after that time. With `reboot`, its machine reboots, and the boot clock
+    /// A server is killed, and starts again when the fault ends. With `reboot`, its machine reboots, and the boot clock
     /// starts over.
     Crash { node: usize, reboot: bool },
-    /// A server is killed, and starts after that time with an empty disk. It is another node from then on.
+    /// A server is killed, and starts when the fault ends, with an empty disk. It is another node from then on.
     NewDisk { node: usize },
-    /// A server is shut down in order, and starts again after that time.
+    /// A server is shut down in order, and starts again when the fault ends.
     Restart { node: usize, reboot: bool },
-    /// A server is killed, and its replica, whose data is `lag_us` old, becomes the master after that time.
+    /// A server is killed, and its replica, whose data is `lag_us` old, becomes the master when the fault ends.
     Failover { node: usize, lag_us: u64 },
     /// The files on a node's disk are copied. In the end, the server is killed and started from the copy.
     OlderFiles { node: usize },
@@ -55,7 +55,7 @@ pub enum Kind {
     Delete { node: usize, key: u32 },
     /// A server evicts a key to make room.
     Evict { node: usize, key: u32 },
-    /// An operator arms a node's guard, for that time (LOCK.GUARD).
+    /// An operator arms a node's guard, for the length of the fault (LOCK.GUARD).
     Arm { node: usize },
     /// The slot of a key is given to another server of the node's cluster, and given back in the end, each time without
     /// its locks (CLUSTER SETSLOT). With `dies`, the node's server is killed before, and starts again before the slot
@@ -75,18 +75,18 @@ pub enum Kind {
     },
     /// An operator breaks a lock on all nodes at once.
     BreakAll { key: u32 },
-    /// An operator breaks a lock on one node after another, from `first` on, within that time. With `extends`, the
+    /// An operator breaks a lock on one node after another, from `first` on, while the fault lasts. With `extends`, the
     /// holder extends the lock by hand in between.
     BreakInTurn { key: u32, first: usize, extends: bool },
     /// All idle clients ask for locks at one moment, about once a second, each with a time limit of many seconds. With
     /// `apart`, each asks for a lock that no other client wants; otherwise, all ask for the same lock.
     Bursts { apart: bool },
     /// An operator's program changes the set of nodes, step by step, to the nodes at the places given by the bits of
-    /// `wants`, for at most that time. The program dies after `dies_after` messages.
+    /// `wants`, at most until the fault ends. The program dies after `dies_after` messages.
     SetNodes { wants: u16, dies_after: Option<u16> },
     /// A client is paused.
     PauseClient { client: usize },
-    /// A client is killed, and starts again after that time.
+    /// A client is killed, and starts again when the fault ends.
     KillClient { client: usize },
     /// Messages between a node and a client are lost: requests (`there`), answers (`back`), or both. `None` stands for
     /// all nodes or all clients.

@@ -75,7 +75,7 @@ async fn never_more_than_the_limit_at_a_time() {
         for _ in 0..6 {
             clients.push(nodes.client().await);
         }
-        // All ask at once, also for the first ones.
+        // All clients ask at once, also for the first permits.
         for locks in clients {
             let uploads = locks.semaphore("k", 2);
             let held = Arc::clone(&held);

@@ -15,7 +15,7 @@ use crate::campaign::machine::{Durability, Machine, ask_as};
 use crate::campaign::patience::PATIENCE;
 use crate::campaign::world::{NODES, World};
 
-/// The other database, as a parameter of a URL.
+/// Database 1, which has none of the campaign's locks, as a parameter of a URL.
 pub const OTHER: &str = "&db=1";
 
 /// The longest time for one question.
