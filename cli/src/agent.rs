@@ -46,7 +46,7 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
     if arguments.health {
         return health(arguments, password.as_deref()).await;
     }
-    // This comes before anything is opened: the environment refers to systemd's sockets by number.
+    // systemd's sockets are taken before anything is opened, because the environment refers to them by number.
     let inherited = Listener::inherited().map_err(Failure::usage)?;
     let nodes = Nodes::given(reaching, arguments.node_timeout)?;
     let config = Config {
@@ -90,7 +90,7 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
     ended.unwrap_or_else(|_| Err(Failure::new(FAILED, "the agent ended by itself"))).map(|()| End::OK)
 }
 
-/// Serves over `count` nodes until `ends` returns.
+/// Serves clients over `count` nodes until `ends` returns.
 async fn serve(
     config: Config,
     client: Client,
@@ -125,7 +125,7 @@ async fn standing(nodes: &Nodes) -> String {
     )
 }
 
-/// Returns the password, if there is one.
+/// Returns the password that clients of the agent need, if there is one.
 fn password(arguments: &Arguments) -> Result<Option<Vec<u8>>, Failure> {
     let Some(path) = &arguments.password_file else {
         return Ok(std::env::var_os(PASSWORD_VARIABLE).map(|password| password.as_bytes().to_vec()));

@@ -168,7 +168,7 @@ fn left(granted: Duration, ttl: Duration) -> u64 {
     (granted + reliable(ttl)).saturating_sub(clock::since_boot()).as_millis() as u64
 }
 
-/// Returns the failure when another owner has the lock; asks the nodes for the holder until `over`.
+/// Returns the failure when another owner has the lock. Asks the nodes for the holder, at most until `over`.
 async fn refused(nodes: &Nodes, acquire: &Acquire, over: Option<Instant>) -> Failure {
     let look = LockView::ask(nodes, acquire.asked.key.as_bytes());
     let looked = match over {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::{FromRedisValue, Value};
 
-/// The fields of a map reply.
+/// The fields of a server's reply that is a map.
 #[derive(Debug, Default)]
 pub struct Fields(HashMap<String, Value>);
 

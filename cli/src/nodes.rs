@@ -19,7 +19,7 @@ use crate::exit::{Failure, NO_QUORUM, USAGE};
 use crate::node_failure::{grouped, line, with_remedy};
 use crate::reaching::Reaching;
 
-/// The time within which releases are sent to the nodes.
+/// The least time that is left for sending releases to the nodes.
 const SENT: Duration = Duration::from_millis(20);
 
 /// A node of the list.
@@ -255,7 +255,7 @@ impl Nodes {
         Err(self.failure(&summary, failures))
     }
 
-    /// Returns the failure when the client did not get the lock.
+    /// Returns the failure of a command whose client did not get the lock.
     pub fn failed(&self, error: Error) -> Failure {
         let failures = error.nodes().iter().enumerate();
         let failures = failures.map(|(n, error)| (n, error.node.as_str(), error.why.clone().of_node()));
@@ -303,7 +303,7 @@ impl Nodes {
 }
 
 impl Node {
-    /// Returns this node's answer, with its name.
+    /// Returns an answer of this node, with the node's name.
     fn says<T>(&self, said: Result<T, Why>) -> ServerAnswer<T> {
         ServerAnswer { number: self.number, server: self.name.clone(), said }
     }
@@ -315,7 +315,7 @@ impl Node {
 }
 
 impl<T> ServerAnswer<T> {
-    /// Returns the answer of this server, with its name.
+    /// Returns an answer of this server, with the server's name.
     pub fn of(server: &Server, said: Result<T, Why>) -> Self {
         Self { number: server.number, server: server.name().to_owned(), said }
     }
@@ -325,7 +325,7 @@ impl<T> ServerAnswer<T> {
         ServerAnswer { number: self.number, server: self.server, said: self.said.map(change) }
     }
 
-    /// Continues with the answer, unless it is a failure.
+    /// Continues with the value of an answer, unless the answer is a failure.
     pub async fn and_then<U>(self, ask: impl AsyncFnOnce(T) -> Result<U, Why>) -> ServerAnswer<U> {
         let said = match self.said {
             Ok(value) => ask(value).await,
@@ -340,7 +340,7 @@ pub fn answers<T>(said: &[ServerAnswer<T>]) -> impl Iterator<Item = &T> {
     said.iter().filter_map(|said| said.said.as_ref().ok())
 }
 
-/// Returns the failures of the other servers, each with the server's name and, if known, the advice.
+/// Returns the failures of the servers that did not answer, each with the server's name and, if known, the advice.
 pub fn failures<T>(said: &[ServerAnswer<T>]) -> impl Iterator<Item = (&str, String)> {
     said.iter().filter_map(|said| Some((&*said.server, with_remedy(said.said.as_ref().err()?))))
 }

@@ -113,7 +113,7 @@ const SENTINEL: [Permission; 3] = [
 
 const NEWEST: &str = "of Sentinels that name different masters, clients may believe the one that was cut off";
 
-/// The application's permissions that observers need.
+/// The permissions of an application that a watcher needs too.
 const LOOKING: [&str; 5] = ["lock.info", "lock.watch", "lock.check", "lock.node", "lock.members"];
 
 /// A user's role.

@@ -64,7 +64,7 @@ impl Signals {
         heard
     }
 
-    /// Returns the last signal that asks a program to end, if one came.
+    /// Returns the last signal that came and that asks a program to end, if one came.
     pub fn asked_to_end(&self) -> Option<Signal> {
         self.end
     }

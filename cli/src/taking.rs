@@ -27,7 +27,7 @@ const CONNECTING: Duration = Duration::from_secs(3);
 /// The time in which a first connection succeeds unless a node has a problem.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// The longest time after a wait for asking the nodes for the holder and for sending releases.
+/// The time after the end of a wait for the last requests: for asking the nodes for the holder, and for releases.
 const LATE: Duration = Duration::from_millis(100);
 
 /// The shortest and longest pause before an attempt is repeated because several clients asked at once, in milliseconds.
@@ -36,7 +36,7 @@ const PAUSE_MS: std::ops::Range<u64> = 2..50;
 /// The interval at which the holder is shown to a user who waits.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The time to wait for a lock.
+/// The time for which a user or script waits for a lock.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
     No,

@@ -101,7 +101,7 @@ pub fn may_be_hidden(locks: &[WaitedFor]) -> bool {
     !circles(&locks).is_empty()
 }
 
-/// A wait for a lock that a holder has.
+/// A wait of one party for a lock that another party holds.
 #[derive(Clone, Copy)]
 struct Edge<'a> {
     waiter: &'a Party,

@@ -91,7 +91,7 @@ struct Look {
     locks: Vec<WaitedFor>,
     /// True if some locks were not inspected.
     has_more: bool,
-    /// The failure to ask some masters of clusters, as in [`Listed::is_whole`].
+    /// An error if some masters of clusters could not be asked, as in [`Listed::is_whole`].
     is_whole: Result<(), Failure>,
     /// The reason why holders are unknown, as in [`Found::unsure`].
     unsure: Option<String>,

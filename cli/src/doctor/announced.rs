@@ -11,11 +11,11 @@ use super::finding::Level::Fail;
 use super::patient::Patient;
 use crate::nodes::Node;
 
-/// The advice for a wrong port.
+/// The advice if a cluster or a server announces the wrong port.
 const ADVICE: &str =
     "tls-cluster yes and tls-replication yes in the redis.conf of all its servers, and restart them one by one";
 
-/// Checks a cluster with these known members.
+/// Checks the TLS ports that the known members of a cluster announce.
 pub async fn check(node: &Node, members: &[&Patient]) -> Vec<Finding> {
     let silent: Vec<&str> =
         members.iter().filter(|member| member.view.error.is_some()).map(|member| &*member.view.node).collect();

@@ -68,7 +68,7 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
 }
 
 /// Finds guards. The server may have forgotten grants, and nothing here can tell which, so locks are safe only after
-/// the guard.
+/// its guard.
 fn guards(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     let slots = view.info.number("lock_guarded_slots");

@@ -53,7 +53,7 @@ pub async fn run(nodes: &Nodes, whose: &RightsSubject<'_>, as_json: bool) -> Res
     }))
 }
 
-/// Examines the servers that serve locks, all at once. Returns them, and the servers without the examination.
+/// Examines the servers that serve locks, all at once. Returns each result, with the server if it could be reached.
 async fn look(nodes: &Nodes) -> (Vec<Patient>, Vec<Option<Server>>) {
     let examined = nodes.servers().await.into_iter().map(async |ServerAnswer { number, server, said }| {
         let part = Part::of(&nodes.list[number - 1]);

@@ -55,9 +55,9 @@ pub struct Patient {
     /// The settings by name; `None` if the server does not report them.
     pub settings: Option<HashMap<String, String>>,
     pub part: Part,
-    /// True if the server is a replica of one that serves locks.
+    /// True if the server is a replica of a server that serves locks.
     pub is_replica: bool,
-    /// The cluster, as the server reports it; `None` if it does not.
+    /// The server's report of its cluster; `None` if there is none.
     pub cluster: Option<Membership>,
 }
 

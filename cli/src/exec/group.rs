@@ -66,7 +66,7 @@ impl Group {
         start.arg0(NAME).arg(Pid::this().to_string()).args(command).envs(environment).process_group(0);
         let started = start.spawn().map_err(|why| Failure::of("the command cannot be started", why))?;
         let mut group = Self { leader: Pid::from_raw(started.id() as i32), ended: None, children };
-        // The process stops itself, unless it was ended before.
+        // The process stops itself when it is ready, unless somebody has ended it.
         let _ = group.event().await;
         Ok(group)
     }

@@ -31,7 +31,8 @@ use crate::show::{printable, tell};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, give_back, take};
 
-/// The number of checks per lease whether it was extended, so that the watchdog is informed long before it would act.
+/// The number of times per lease that the lock's validity is checked and reported, so that the watchdog knows of an
+/// extension long before it would act.
 const LOOKS_A_LEASE: u32 = 6;
 
 /// Runs the command under the lock.

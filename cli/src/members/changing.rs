@@ -22,7 +22,7 @@ use crate::show::{out, print, tell, time};
 /// The interval between checks of the progress.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The JSON output of the steps, for programs.
+/// The JSON output of `palisade members set`: the steps.
 #[derive(Serialize)]
 struct Steps {
     /// The version of the current set; 0 if no node knows a set.

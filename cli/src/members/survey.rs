@@ -51,11 +51,11 @@ impl Standing {
 /// A server that was asked which set it knows.
 #[derive(Clone, Debug)]
 pub struct SurveyedServer {
-    /// The position in the list, from 1; `None` if the server is not in the list but was named by a node.
+    /// The position in the list of nodes, from 1; `None` if the server is not in the list but a node named it.
     pub number: Option<usize>,
     /// The name for people.
     pub name: String,
-    /// The address in the form that sets use.
+    /// The address as nodes store it: `host:port`, or `unix:///path`.
     pub address: String,
     pub said: Result<Knows, Why>,
 }
@@ -63,17 +63,17 @@ pub struct SurveyedServer {
 /// A member, or a node of the list that is not a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// The position in the list; `None` if it is not in the list.
+    /// The position in the list of nodes; `None` if it is not in the list.
     pub number: Option<usize>,
     pub node: String,
     pub standing: Standing,
-    /// The version that the server there knows; `None` if it cannot be asked.
+    /// The version of the set that the server there knows; `None` if it cannot be asked.
     pub version: Option<u64>,
     /// Milliseconds until the node may vote on the next version.
     pub unsettled_ms: Option<u64>,
     /// The id of the server that answers there.
     pub id: Option<String>,
-    /// The id of the member, if it differs.
+    /// The id that the set has for the member, if it differs from the server's.
     pub member_id: Option<String>,
     /// The reason why the server cannot be asked.
     #[serde(serialize_with = "in_json")]
@@ -84,7 +84,7 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct Survey {
     pub told: Vec<SurveyedServer>,
-    /// The latest version that any server knows.
+    /// The latest version of the set that any server knows.
     pub latest: Members,
 }
 

@@ -349,7 +349,7 @@ impl Guard {
         self.release_now().await
     }
 
-    /// Releases a guard that is about to be dropped.
+    /// Releases the lock of a guard that its caller is about to drop.
     pub(super) async fn release_now(&mut self) -> Released {
         self.released = true;
         let left = self.shared.holds.fetch_sub(1, Ordering::AcqRel) - 1;
@@ -384,7 +384,7 @@ impl Guard {
         let _ = self.orders.send(Order::Release { done: None, counted });
     }
 
-    /// Returns the error of a lock that was lost meanwhile.
+    /// Returns the error of a call whose lock was lost while it was under way, with this text.
     pub(crate) fn lost_meanwhile(&self, text: &str) -> Error {
         Error::new(ErrorKind::Lost, text).with_nodes(self.shared.lost().nodes().to_vec())
     }

@@ -16,7 +16,7 @@ const TTL_DEFAULT: Duration = Duration::from_secs(10);
 /// Default limit for extending a lock in the background: a holder that hangs for longer loses it.
 const MAX_HOLD_DEFAULT: Duration = Duration::from_secs(3_600);
 
-/// Upper bound of all times: ten years, so that sums of times do not overflow.
+/// Upper bound of all times in options: ten years, so that sums of times do not overflow.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Lower bound of the default time that a node has to answer: the ttl divided by this number, or this duration if that
@@ -212,7 +212,7 @@ impl Options {
         self
     }
 
-    /// Removes the default limit of extending, if no limit is set: a leader leads until it resigns or is lost.
+    /// Removes the default limit on extending the lock, if no limit is set: a leader leads until it resigns or is lost.
     pub(crate) fn of_leader(mut self) -> Self {
         self.max_hold = self.max_hold.or(Some(FOR_EVER));
         self

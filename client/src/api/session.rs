@@ -349,7 +349,7 @@ impl Drop for Session {
     }
 }
 
-/// A key that a task is acquiring.
+/// A key that a task is acquiring; dropping this value ends that.
 struct PendingKey<'a> {
     session: &'a Session,
     key: &'a [u8],

@@ -20,7 +20,7 @@ pub enum What {
     Release { level: Option<u32> },
     /// Extends the lease to at least this length.
     Extend { ttl_ms: u32 },
-    /// Adds one hold, or raises their number to `level`; extends the lease to at least this length.
+    /// Adds one hold, or raises the number of holds to `level`; extends the lease to at least this length.
     Reenter { level: Option<u32>, ttl_ms: Option<u32> },
     /// Makes the owner a reader, if it is a writer.
     Share,
@@ -301,7 +301,7 @@ fn exhausted(refusal: &Refusal) -> Error {
     Error::new(ErrorKind::BadArgument, refusal.to_string().trim_start_matches("ERR "))
 }
 
-/// Converts a result to a number of holds.
+/// Converts the result of a change to a number of holds.
 fn in_holds(changed: Option<u64>) -> Option<u32> {
     changed.and_then(|holds| u32::try_from(holds).ok())
 }

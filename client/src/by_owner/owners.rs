@@ -17,7 +17,7 @@ use crate::{Client, Error, ErrorKind, Options};
 /// long.
 const LEASE_OF_ANOTHER: Duration = Duration::from_secs(60);
 
-/// Maximum length of a name in bytes.
+/// Maximum length of an owner's name, in bytes: what the nodes allow, less the suffix of each attempt.
 pub const NAME_BYTES_MAX: usize = palisade_quorum::limits::OWNER_BYTES_MAX - SUFFIX_BYTES;
 
 /// Maximum number of holds of one lock that are released at the end of the program ([`ByOwner::give_back`]).

@@ -30,7 +30,7 @@ pub struct Shown {
 pub struct ShownGrant {
     /// The name of the owner.
     pub owner: Vec<u8>,
-    /// The name of the attempt on the nodes.
+    /// The name on the nodes of the attempt that was granted.
     pub(crate) attempt: Vec<u8>,
     /// The fencing token: at least the one last reported to its owner. While the nodes' tokens are being raised to a
     /// common one, it is that one.
@@ -74,7 +74,7 @@ pub struct ShownWaiter {
     pub behind: u64,
 }
 
-/// The state of the nodes as a set.
+/// The state of the nodes as a set, as this process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSet {
     /// The id of the set, equal for every client of the same nodes, in whatever order.

@@ -7,7 +7,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::Guard;
 
-/// Minimum number of owners before those that no longer hold a lock are removed.
+/// Number of slots that may be added, at least, before unused ones are removed again.
 const SWEPT_LEAST: usize = 1_024;
 
 /// A lock and the name of an owner.
@@ -17,7 +17,7 @@ pub struct Id {
     pub owner: Arc<[u8]>,
 }
 
-/// A connection that keeps leases extended while it lasts.
+/// The number of a connection that keeps leases extended while it lasts (KEEPALIVE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Keeper(pub u64);
 
@@ -71,11 +71,11 @@ pub struct Table {
     kept: Mutex<HashMap<Keeper, HashSet<Id>>>,
 }
 
-/// The slots, by key and then by owner.
+/// The slots, the states of owners, by key and then by owner.
 #[derive(Debug, Default)]
 struct Slots {
     by_id: BTreeMap<Id, Arc<Slot>>,
-    /// The number of slots at which unused ones are removed next.
+    /// Number of slots at which unused ones are removed the next time.
     many: usize,
 }
 
@@ -84,7 +84,7 @@ impl Table {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the slot of this owner, creating it if there is none.
+    /// Returns the slot, the state of this owner of a lock; creates it if there is none.
     pub fn slot(&self, id: &Id) -> Arc<Slot> {
         let mut slots = self.slots();
         if let Some(slot) = slots.by_id.get(id) {

@@ -62,7 +62,7 @@ impl ByOwner {
         self.run_on(key, work).await
     }
 
-    /// Returns the state of the nodes as a set.
+    /// Returns how many nodes serve, what a majority needs, and the guard if too few serve.
     ///
     /// # Errors
     /// `Closed`.
@@ -89,7 +89,7 @@ async fn look(
     }
     let mut shown = views.shown();
     for slot in this.table.of_key(key) {
-        // If a request is using the lock, the nodes' answer counts alone.
+        // While a request changes the lock, only the nodes' answers count, and not what this process knows of it.
         let Ok(held) = slot.held.try_lock() else { continue };
         let Some(held) = &*held else { continue };
         if let Some(grant) = shown.grants.iter_mut().find(|grant| *grant.attempt == *held.guard.lease().owner) {

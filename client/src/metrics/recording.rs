@@ -23,7 +23,7 @@ const NODE_UP: &str = "palisade_client_node_up";
 const NODE_REQUESTS: &str = "palisade_client_node_requests_total";
 const NODE_RESPONSE: &str = "palisade_client_node_response_seconds";
 
-/// The class of locks whose options name none.
+/// The label `class` of locks whose options set none.
 const CLASS_DEFAULT: &str = "default";
 
 /// Describes each metric and its unit. A recorder that is installed later does not receive the descriptions.

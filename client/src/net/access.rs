@@ -145,7 +145,7 @@ impl Access {
     }
 }
 
-/// The address of a server, with the settings to connect to it.
+/// A way to a server: its address, with the settings to connect to it.
 #[derive(Clone, Debug)]
 pub struct Way {
     name: String,

@@ -55,7 +55,7 @@ struct Made {
     round: u64,
     call: Call,
     given: Given,
-    /// The latest time for repetitions to a node that is not ready.
+    /// The latest time at which a node that is not ready is asked again.
     until: Instant,
 }
 
@@ -76,7 +76,7 @@ impl Calls {
         }
     }
 
-    /// Makes a call of a machine to one node.
+    /// Sends a call of a quorum machine to one node.
     pub fn make(&mut self, round: u64, call: Call, given: Given) {
         let now = clock::now();
         let after = Duration::from_millis(call.after_ms.into());
@@ -165,7 +165,7 @@ impl Calls {
     }
 }
 
-/// Converts a node's answer to the reply that a machine receives.
+/// Converts a node's answer to the reply that the quorum machine receives.
 fn told(nodes: &Nodes, lease: &Lease, made: Made, (id, reply): Answered) -> Reply {
     let Made { round, call, .. } = made;
     let (answer, why) = nodes.heard(call.ask, lease.checked(reply));

@@ -28,7 +28,7 @@ use crate::{Error, Why};
 /// connection is noticed within 15 s.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(3), 3);
 
-/// A node of the list. The first argument of its commands is their key.
+/// A node of the client's list. The first argument of its commands is their key.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
     /// One server, or the one that Sentinels name at present.
@@ -44,7 +44,7 @@ fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
 }
 
-/// Creates the way to the server at `url`, the address with this number.
+/// Creates the way to the server at `url`, which is address `number` in the list.
 ///
 /// # Errors
 /// Those of [`Way::new`].

@@ -34,12 +34,12 @@ use crate::{Error, ErrorKind, Why};
 const TELLS: Duration = Duration::from_millis(500);
 
 impl Nodes {
-    /// Returns the version that superseded this one, if there is one.
+    /// Returns the version of the set that superseded this one, if there is one.
     fn next(&self) -> Option<Arc<Self>> {
         self.set.next.borrow().clone()
     }
 
-    /// Returns the version that the client works with now.
+    /// Returns the version of the set that the client works with now.
     pub fn latest(self: &Arc<Self>) -> Arc<Self> {
         let mut latest = Arc::clone(self);
         while let Some(next) = latest.next() {
@@ -48,12 +48,12 @@ impl Nodes {
         latest
     }
 
-    /// Returns whether another version superseded this one.
+    /// Returns whether another version of the set superseded this one.
     pub fn is_superseded(&self) -> bool {
         self.set.next.borrow().is_some()
     }
 
-    /// Waits until another version supersedes this one.
+    /// Waits until another version of the set supersedes this one.
     pub async fn superseded(&self) {
         // The sender lives in `self`, so this cannot fail.
         let _ = self.set.next.subscribe().wait_for(Option::is_some).await;
@@ -85,7 +85,7 @@ impl Nodes {
         self.is_superseded()
     }
 
-    /// Moves to the first later version that a node reports.
+    /// Moves to the first later version of the set that a node reports.
     pub async fn give_way(self: Arc<Self>) {
         let members = self.set.news.later().await;
         let (before, version, nodes) = (self.set.news.version(), members.version, members.list.len());
@@ -108,7 +108,7 @@ impl Nodes {
         next.list.iter().position(|other| matches!(other, Endpoint::One(other) if other.is_same_as(node)))
     }
 
-    /// Returns the ids of the servers of this version.
+    /// Returns the ids of the servers of this version of the set, where they are known.
     pub fn ids(&self) -> Vec<Option<NodeId>> {
         self.set.news.members.list.iter().map(|member| member.id.map(NodeId)).collect()
     }

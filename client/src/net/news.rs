@@ -6,12 +6,12 @@ use tokio::sync::watch;
 /// One version of the set, and a later one once a node reports it.
 #[derive(Debug)]
 pub struct News {
-    /// The members of this version. For version 0 these are only the addresses that the user gave.
+    /// The members of this version of the set. For version 0 these are only the addresses that the user gave.
     pub members: Members,
     /// True if this client can move to another version.
     pub follows: bool,
     pub(super) told: watch::Sender<Option<Members>>,
-    /// True if another version superseded this one.
+    /// True if another version of the set superseded this one.
     pub(super) is_over: watch::Sender<bool>,
 }
 
@@ -38,7 +38,7 @@ impl News {
         });
     }
 
-    /// Returns the first later version that a node reports.
+    /// Returns the first later version of the set that a node reports.
     pub async fn later(&self) -> Members {
         let mut told = self.told.subscribe();
         loop {
@@ -50,7 +50,7 @@ impl News {
         }
     }
 
-    /// Waits until another version supersedes this one.
+    /// Waits until another version of the set supersedes this one.
     pub async fn is_over(&self) {
         let _ = self.is_over.subscribe().wait_for(|is_over| *is_over).await;
     }

@@ -47,12 +47,12 @@ impl Given {
     }
 }
 
-/// The recent response times of a node.
+/// The slowest of a node's recent response times, from which its timeout follows.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// The start of the present period, in which answers are remembered.
     since: Option<Instant>,
-    /// The slowest answers of the present and the previous period.
+    /// The slowest response times of the present and the previous period.
     slowest: (Duration, Duration),
     doublings: u32,
 }

@@ -30,7 +30,7 @@ pub struct Sentinels {
     /// The Sentinels' name of the master.
     master: String,
     list: Vec<Sentinel>,
-    /// A way with the settings for the master; its host and port are replaced.
+    /// The settings to connect to the master, as a way whose host and port are replaced.
     like: Way,
 }
 
@@ -74,7 +74,7 @@ impl Sentinels {
         self.list.iter().map(|sentinel| &sentinel.way)
     }
 
-    /// Returns a way with the settings for the master.
+    /// Returns the settings to connect to the master, as a way whose host and port are replaced.
     pub fn like(&self) -> &Way {
         &self.like
     }
@@ -148,7 +148,7 @@ impl Sentinel {
     }
 }
 
-/// Converts the replies to the two commands.
+/// Converts a Sentinel's replies to GET-MASTER-ADDR-BY-NAME and MASTER.
 fn says(replies: &[Result<Value, Why>]) -> Result<MasterReport, Why> {
     let no_answer = || Why::Broken("it does not answer as a Sentinel does".to_owned());
     let text = |value: &Value| match value {

@@ -72,7 +72,7 @@ pub fn news(reply: Value) -> Option<Vec<News>> {
     list.into_iter().map(one).collect()
 }
 
-/// Returns the command that states this client's version of the set, and returns the node's version.
+/// Returns the command that states this client's version of the set; a node replies with its own version.
 pub fn join(version: u64) -> Cmd {
     cmd("LOCK.MEMBERS").arg("JOIN").arg(version).take()
 }

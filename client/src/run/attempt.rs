@@ -128,7 +128,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
                 return Ok(Taken { nodes: Arc::clone(nodes), held, calls, lease });
             }
             Progress::TooLate => return Err(too_late()),
-            // A server that already has this attempt was also asked under another name, whose answer will show that.
+            // A server that has granted this attempt was also asked under another name. Its answer under that name will
+            // show this, so it is waited for.
             Progress::Impossible if answered.contains(&false) && seen.whys.iter().flatten().any(Why::is_owned) => {}
             Progress::Impossible if machine.obstacle().is_some() => break,
             // The nodes that have not answered may show whether other owners hold the lock, so they are waited for.

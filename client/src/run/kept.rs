@@ -37,7 +37,7 @@ impl fmt::Display for SessionEnd {
 /// The state that the locks of one session share.
 #[derive(Debug)]
 pub struct SessionLife {
-    /// The moment from which the session's rounds are counted.
+    /// The moment from which all locks of the session count their rounds of extension.
     began: BootTime,
     /// The reason why the session is over; `None` while it is not.
     ended: watch::Sender<Option<SessionEnd>>,
@@ -48,7 +48,7 @@ impl SessionLife {
         Self { began: clock::boot_now(), ended: watch::Sender::new(None) }
     }
 
-    /// Returns the moment from which the rounds of all locks of the session are counted.
+    /// Returns the moment from which all locks of the session count their rounds of extension.
     pub fn began(&self) -> BootTime {
         self.began
     }

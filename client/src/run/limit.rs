@@ -16,7 +16,7 @@ pub const LAST_TRY: Duration = Duration::from_millis(LAST_TRY_MS as u64);
 /// Maximum age of an answer that still describes the present.
 const FRESH: Duration = Duration::from_millis(200);
 
-/// The error of a refused attempt, and its moment.
+/// The error of a refused attempt, and the moment of the refusal.
 #[derive(Clone, Debug)]
 pub struct LastFailure {
     pub error: Error,
@@ -37,7 +37,7 @@ impl LastFailure {
     }
 }
 
-/// Returns the result of `future`; `None` if `by`, if there is a limit, passes first.
+/// Returns the result of `future`, or `None` if the limit `by` passes first.
 pub async fn within<T>(by: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match by {
         Some(by) => timeout_at(by, future).await.ok(),

@@ -40,9 +40,9 @@ pub struct Turns(Mutex<HashMap<Vec<u8>, Weak<Turn>>>);
 #[derive(Debug, Default)]
 struct Turn {
     queue: tokio::sync::Mutex<()>,
-    /// The requests behind the first. Their number is reported to the nodes.
+    /// Counts the requests behind the first one; their number is reported to the nodes.
     behind: Tally,
-    /// The last refusal of the first request.
+    /// The last refusal of the request that is first in the line.
     seen: Mutex<Option<LastFailure>>,
 }
 

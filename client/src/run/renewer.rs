@@ -56,7 +56,7 @@ impl Shared {
         BootTime::from_us(self.valid_until_us.load(Ordering::Acquire))
     }
 
-    /// Returns the error of the lost lock, with what is known of the reason.
+    /// Returns the error of a call whose lock is lost, with what is known of the reason.
     pub fn lost(&self) -> Error {
         let nodes = self.ended.borrow().as_ref().map(|loss| loss.nodes().to_vec());
         Error::lost().with_nodes(nodes.unwrap_or_default())
@@ -175,7 +175,7 @@ pub struct Renewer {
     calls: Calls,
     checked: Checked,
     shared: Arc<Shared>,
-    /// The callers that wait for the outcome of a round.
+    /// The callers that wait for the outcome of a round of extension.
     waiting: Vec<Done>,
     /// The callers that wait until a majority has made the owner a reader.
     sharing: Vec<Done>,
@@ -189,7 +189,7 @@ pub struct Renewer {
     counted: Option<Counted>,
     /// The time at which the lock was granted.
     since: Instant,
-    /// True if the leases had not ended when the lock was released.
+    /// True if the lock was still valid when it was released.
     was_valid: bool,
     /// The span of the lock's trace events.
     span: Span,
@@ -207,7 +207,7 @@ impl Renewer {
         Arc::clone(&self.nodes.home)
     }
 
-    /// Returns whether there is work for the lock before `soon`.
+    /// Returns whether the lock needs work before `soon`.
     pub fn is_busy_before(&self, soon: BootTime) -> bool {
         self.shared.session.is_some() || self.keeper.wake_at().is_none_or(|at| at < soon)
     }
@@ -359,7 +359,7 @@ impl Renewer {
         news.into_iter().for_each(|news| self.tell(news));
     }
 
-    /// Passes the keeper's news on: to waiting callers, guards and metrics.
+    /// Passes the keeper's news on to waiting callers, guards and metrics.
     fn tell(&mut self, news: News) {
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         match news {

@@ -15,7 +15,7 @@ use crate::net::pace::Given;
 use crate::net::wire;
 use crate::run::watching::{self, Observation, State};
 
-/// The holder on one node: the owner, the sequence number of its note, and the public part.
+/// The holder that one node shows: the owner, the sequence number of its note, and the part that callers may see.
 type View = Option<(Vec<u8>, u64, Holder)>;
 
 /// Sends changes of the holder until the receiver is dropped, also when the set of nodes changes.

@@ -17,7 +17,7 @@ pub struct Error(Box<Inner>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inner {
     kind: ErrorKind,
-    /// The lock that the error is about.
+    /// The key of the lock that the error is about.
     key: Option<Box<[u8]>>,
     text: String,
     nodes: Vec<NodeError>,
@@ -151,7 +151,7 @@ impl Error {
         self.0.is_cut_short
     }
 
-    /// Records the obstacle of a wait that is over.
+    /// Records what the wait was for, as the obstacle of a wait that is over.
     pub(crate) fn waited_for(mut self, what: ErrorKind) -> Self {
         self.0.in_the_way = Some(what);
         self

@@ -24,7 +24,7 @@ const GRANTS_NOTHING: &str = " and grants nothing";
 /// The code of a module that has failed. It answers nothing else until its server restarts.
 const PANICKED: &str = "LOCKPANIC";
 
-/// Codes of errors that do not pass by themselves.
+/// Codes of errors that stay until someone acts.
 const LASTING: [&str; 7] = ["DENIED", "ERR", PANICKED, "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"];
 
 /// The reason why a node did not do what it was asked. Its message says what to do, where that is known.
@@ -47,7 +47,7 @@ pub enum Why {
     NoDatabase,
     /// The server belongs to no cluster, although its address says so.
     NoCluster,
-    /// The server is of another kind: this one.
+    /// The server is of another kind, which is named here.
     Stranger(String),
     /// Client and server do not agree on TLS.
     Tls(TlsFault),
@@ -98,7 +98,7 @@ pub enum Why {
     NotHeld,
     /// The node has not answered this many releases.
     Owing(usize),
-    /// The server is also another node of the list, the one with this name.
+    /// The server is also another node of the list, which is named here.
     SameServer(String),
     /// One of the node's servers failed.
     Of {
@@ -201,7 +201,8 @@ impl Why {
         self
     }
 
-    /// Adds the name of the server, one of several, unless it answered the request or sent nothing.
+    /// Adds the name of the server, one of several of the node, to a failure that is neither an answer of that server
+    /// nor its silence.
     pub(crate) fn of_server(self, name: &str) -> Self {
         match self {
             Self::Silent => self,

@@ -43,7 +43,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// The server to send the request to next, and how.
+/// The server to which the request is sent next, and how.
 struct Next {
     node: Arc<Node>,
     asking: bool,

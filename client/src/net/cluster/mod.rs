@@ -49,7 +49,7 @@ pub struct Cluster {
     masters: Mutex<HashMap<Place, Master>>,
     /// Number of masters created so far, from which the numbers of their connections derive.
     count: AtomicU64,
-    /// Notified when the map may have changed.
+    /// Notified when the map of slots may have changed.
     stale: Notify,
     common: Common,
 }
@@ -59,7 +59,7 @@ pub struct Cluster {
 enum MapStatus {
     /// No server has answered so far.
     Nothing,
-    /// There is no map, for this reason.
+    /// There is no map of slots, for this reason.
     Failed(Why),
     Map(Arc<Map>),
 }
@@ -70,7 +70,7 @@ struct Map {
     /// The index in `masters` for each slot.
     slots: HashMap<Slot, u16>,
     masters: Vec<Arc<Node>>,
-    /// Servers without a slot now, which can also be asked for a map.
+    /// Servers that serve no slot now; they can be asked for a map of slots too.
     replicas: Vec<Place>,
 }
 
@@ -160,7 +160,7 @@ impl Cluster {
         lowest.ok_or_else(|| last.unwrap_or_else(none))
     }
 
-    /// Returns the map. If there has never been one, waits for it until `by`.
+    /// Returns the map of slots. If there has never been one, waits for it until `by`.
     async fn map(&self, by: Instant) -> Result<Arc<Map>, Why> {
         let mut known = self.known.subscribe();
         let known = timeout_at(by, known.wait_for(|known| !matches!(known, MapStatus::Nothing))).await;

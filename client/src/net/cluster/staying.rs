@@ -22,14 +22,14 @@ use crate::values::failure::Why;
 const CALM: Duration = Duration::from_secs(10);
 const TROUBLED: Duration = Duration::from_millis(200);
 
-/// Minimum pause between renewals, whatever causes them.
+/// Minimum pause between renewals of the map of slots, whatever causes them.
 const LEAST: Duration = Duration::from_millis(50);
 
-/// Number of servers asked at a time, since one of them may be cut off and have an old map.
+/// Number of servers asked for their map of slots at a time, since one of them may be cut off and have an old one.
 const ASKED: usize = 3;
 
 impl Cluster {
-    /// Keeps the map up to date. Never returns.
+    /// Keeps the map of slots up to date. Never returns.
     pub async fn stay_informed(self: Arc<Self>) {
         loop {
             match self.view().await {
@@ -59,7 +59,7 @@ impl Cluster {
         }
     }
 
-    /// Asks some servers, and returns the best view.
+    /// Asks some servers how they see the cluster, and returns the best view.
     async fn view(&self) -> Result<View, Why> {
         let answering: Vec<_> = self.masters().into_iter().filter(|node| node.is_connected()).collect();
         let some: Vec<_> = answering.sample(&mut rand::rng(), ASKED).collect();
@@ -78,7 +78,7 @@ impl Cluster {
     }
 }
 
-/// Asks a master for its view, over its existing connection.
+/// Asks a master how it sees the cluster, over its existing connection.
 async fn ask_master(node: &Arc<Node>) -> Result<View, Why> {
     let Some(way) = node.way() else { return Err(Why::Silent) };
     let given = Given::Within { least: CONNECT_TIMEOUT / 4, most: CONNECT_TIMEOUT };

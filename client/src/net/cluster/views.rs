@@ -15,7 +15,7 @@ pub fn cluster_name(seeds: &[Way]) -> String {
     format!("cluster of {}", seeds.iter().map(Way::name).collect::<Vec<_>>().join(", "))
 }
 
-/// Asks these servers over new connections, and returns the best view.
+/// Asks these servers over new connections how they see the cluster, and returns the best view.
 ///
 /// # Errors
 /// None of them answers.
@@ -46,7 +46,7 @@ pub(super) fn read(info: &Value, slots: &Value, way: &Way) -> Result<View, Why> 
     View::read(info, slots, way.host().unwrap_or("127.0.0.1")).ok_or_else(wrong)
 }
 
-/// Asks a server for its view, over a new connection.
+/// Asks a server how it sees the cluster, over a new connection.
 async fn ask_server(way: &Way) -> Result<View, Why> {
     let asked = async {
         let mut line = Line::open(way).await?;

@@ -100,12 +100,12 @@ pub enum Arrived<T> {
     Push(PushInfo),
 }
 
-/// The outcome of a check of the time.
+/// The result of checking which requests are late.
 #[derive(Debug)]
 pub struct Checked<T> {
     /// The callers whose answers are late.
     pub late: Vec<T>,
-    /// The time at which the first of their requests was sent.
+    /// The time at which the first of the late requests was sent.
     pub sent: Option<Instant>,
     /// True if the connection is dead, since nothing was heard on it for too long.
     pub is_dead: bool,
@@ -240,7 +240,7 @@ impl<T: Waits> Exchange<T> {
         &mut self.input[self.filled..]
     }
 
-    /// Records that this many bytes were read into that room.
+    /// Records that this many bytes were read into what [`Self::room`] returned.
     pub fn read(&mut self, bytes: usize) {
         self.filled += bytes;
     }

@@ -27,10 +27,10 @@ use crate::net::line::{OVERSLEPT, OVERSLEPT_TIMES};
 use crate::net::wire;
 use crate::values::failure::Why;
 
-/// Length of one request for news (LOCK.HEAR): a half-open listener is noticed after this time.
+/// Length of one LOCK.HEAR, by which the listener waits for outcomes: a half-open listener is noticed after this time.
 const HEARD: Duration = Duration::from_secs(5);
 
-/// Number of outstanding requests for news, so that the node has the next one when it answers one.
+/// Number of LOCK.HEARs that the node has at a time, so that it has the next one when it answers one.
 const ASKED_AHEAD: usize = 2;
 
 /// Pause before another listener is tried after a failure.

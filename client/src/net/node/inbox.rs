@@ -120,7 +120,7 @@ impl Waits for Sink {
 }
 
 impl Sink {
-    /// Discards the destination, because the request is not sent.
+    /// Discards the destination of an answer, because its request is not sent.
     pub fn forget(mut self) {
         self.inbox = Weak::new();
     }

@@ -95,7 +95,7 @@ pub struct Node {
     id: Option<NodeId>,
     /// The id of the server that answered last.
     seen: Mutex<Option<NodeId>>,
-    /// The number of the node's first connection.
+    /// The number of the node's first connection, from which later ones count up.
     first: u64,
     /// True if the node is a master of a cluster.
     is_in_cluster: bool,

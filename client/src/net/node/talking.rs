@@ -221,7 +221,7 @@ impl Node {
         sink.put(Some(by.clone()), self.counted(Err(Why::Broken(BROKE.to_owned()))));
     }
 
-    /// Counts the outcome of a request.
+    /// Counts the outcome of a request in the metrics.
     pub(super) fn counted(&self, reply: Result<Value, Why>) -> Result<Value, Why> {
         self.meter.asked(&reply);
         reply

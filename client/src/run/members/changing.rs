@@ -66,7 +66,8 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
         let surveyed = changer.survey(first).await;
         changer.tell_behind(&surveyed).await;
         let present = surveyed.present(first)?;
-        // This check comes before the founding, so that an impossible set is refused while nothing has been changed.
+        // This check comes before the first version is stored, so that an impossible set is refused while nothing has
+        // been changed.
         let (wanted, guarded) = changer.wanted(&present, &wanted).await?;
         let path = path.get_or_insert_with(|| Path::begin(present.clone()));
         overtaken_unless(path.on_present(&present, &wanted), &present)?;
@@ -85,7 +86,7 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
     }
 }
 
-/// Returns an error if a concurrent change led the set off this change's path.
+/// Returns an error if a concurrent change led the set away from the versions that this change goes through.
 fn overtaken_unless(is_on_path: bool, Members { version, list }: &Members) -> Result<(), Error> {
     let nodes = || list.iter().map(|member| member.address.as_str()).collect::<Vec<_>>().join(", ");
     let text = || {
@@ -257,7 +258,7 @@ impl<'a> Changer<'a> {
         self.ask(member, &wire::tell_decided(members)).await
     }
 
-    /// Founds the set: the first version has the nodes at `first`, with their ids.
+    /// Stores the first version of the set, which has the nodes at `first`, with their ids.
     async fn found(&mut self, first: &[String]) -> Result<Option<Members>, Error> {
         // The ids of nodes that are slow now are waited for: otherwise these nodes would have to be removed and added
         // again.
@@ -343,7 +344,7 @@ impl<'a> Changer<'a> {
         false
     }
 
-    /// Attempts to make `list` the successor of `present`. Returns the decided version, if any.
+    /// Attempts to make `list` the next version of the set after `present`. Returns the decided version, if any.
     async fn step(&mut self, present: &Members, list: Vec<Member>) -> Result<Option<Members>, Error> {
         let mut change = Change::begin(present.clone(), self.ballot(), list);
         loop {
