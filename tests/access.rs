@@ -182,7 +182,8 @@ fn who_lost_the_permission_while_waiting_is_passed_over() {
     }
 }
 
-/// A user is deleted in the same step that frees the lock, and the server has not closed its connection yet.
+/// A user is deleted in the same step that frees the lock, and the server has not closed its connection yet. The user
+/// does not get the lock.
 #[test]
 fn who_was_deleted_while_waiting_is_passed_over() {
     let server = Server::start();

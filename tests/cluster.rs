@@ -196,7 +196,8 @@ fn a_slot_that_moves_in_one_step() {
     wait_until("the source has none of it", || (one.server.info("held"), one.server.info("waiters")) == (0, 0));
 }
 
-/// The server gives up an export if it has to send replicas a command without a slot, as the one with the ceilings is.
+/// The server gives up an export if it has to send replicas a command without a slot, such as the one with the
+/// ceilings. So replicas get no ceiling during an export, and get one afterwards.
 #[test]
 fn replicas_are_told_nothing_while_slots_leave_in_one_step_and_again_afterwards() {
     let [one, other, replica] = joined(["0 16383", "", ""]);

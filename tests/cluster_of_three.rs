@@ -50,7 +50,8 @@ fn each_lock_is_granted_by_one_master_alone() {
     }
 }
 
-/// A slot is migrated as operators do it: the keys by MIGRATE, the slot by SETSLOT on every master.
+/// A slot is migrated as operators do it: the keys by MIGRATE, the slot by SETSLOT on every master. Waiters follow the
+/// lock, and are served at its new master.
 #[test]
 fn waiters_follow_a_held_lock_and_are_served_where_it_went() {
     let members = three();
@@ -111,7 +112,8 @@ fn a_master_that_is_away_concerns_its_own_locks_alone() {
     assert_eq!(members[1].client().say("LOCK.EXTEND k me 60000"), int(token));
 }
 
-/// A replica takes over by command: its master stops writes, sends the rest of its stream, and becomes a replica.
+/// A replica takes over by command: its master stops writes, sends the rest of its stream, and becomes a replica. The
+/// new master is guarded.
 #[test]
 fn a_replica_takes_over_and_is_guarded() {
     let members = joined(["0 5460", "5461 10922", "10923 16383", ""]);
@@ -147,8 +149,8 @@ fn a_replica_takes_over_and_is_guarded() {
     assert_eq!(copy.insist("LOCK.RELEASE k nobody"), null());
 }
 
-/// A master becomes a replica in the middle of a BREAK of many grants; not every server ends its clients' waits by
-/// itself.
+/// A master becomes a replica in the middle of a BREAK of many grants. The operator gets an answer, although not every
+/// server ends its clients' waits by itself.
 #[test]
 fn a_master_that_steps_down_answers_a_break_that_is_under_way() {
     const HOLDERS: i64 = 50_000;

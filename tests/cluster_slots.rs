@@ -145,7 +145,7 @@ fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
     assert_eq!(guarded_slots(&to), 0);
 }
 
-/// The import is given up, and the slot is assigned afterwards.
+/// The import of a slot is given up, and the slot is assigned to the node afterwards. The slot is guarded.
 #[test]
 fn a_slot_whose_import_was_given_up_is_guarded() {
     let (from, to) = cluster();

@@ -128,7 +128,8 @@ fn the_shipped_configuration_is_a_safe_master() {
     assert!(client.say("LOCK.ACQUIRE k me 1000").as_int() > 0);
 }
 
-/// Redis 7.0 used to call a module after its load had failed, and crashed at its next cron.
+/// A load at run time that fails leaves the server as it was. Redis 7.0 used to call a module after its load had
+/// failed, and crashed at its next cron.
 #[test]
 fn a_failed_load_at_run_time_leaves_the_server_alone() {
     let server = Setup::new().module_later().start();

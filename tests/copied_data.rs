@@ -40,7 +40,7 @@ fn snapshots() -> Setup {
 }
 
 /// A node is shut down cleanly, and its proof is not used up: the next server in its folder has another state file, or
-/// none. That server grants a lock and is killed.
+/// none. That server grants a lock and is killed. Then the first node is guarded.
 #[test]
 fn data_that_another_life_used_proves_nothing() {
     let others: [&[&str]; 2] = [&["state-file", "other.state"], &["state-file", ""]];
@@ -61,6 +61,7 @@ fn data_that_another_life_used_proves_nothing() {
 }
 
 /// A state file without a configured name is named after the port, so with another port the server has another file.
+/// After a run under another port the first node is guarded.
 #[test]
 fn data_that_was_used_under_another_port_proves_nothing() {
     let mut server = snapshots().start();
@@ -77,7 +78,7 @@ fn data_that_was_used_under_another_port_proves_nothing() {
     assert_guarded(&server, token);
 }
 
-/// A copy made while the node served does not contain its later grants.
+/// A copy made while the node served does not contain its later grants, so a node that starts on it is guarded.
 #[test]
 fn a_copy_of_a_node_that_served_is_guarded() {
     for setup in [snapshots(), Setup::new().aof()] {
@@ -112,7 +113,8 @@ fn a_copy_of_a_node_that_had_ended_in_order_is_guarded_once_that_went_on() {
     }
 }
 
-/// The state file is the latest, but the AOF is from a backup: as new files, or written over the current ones.
+/// The state file is the latest, but the AOF is from a backup: as new files, or written over the current ones. The node
+/// is guarded.
 #[test]
 fn an_older_aof_that_was_put_back_is_not_believed() {
     for in_place in [false, true] {
@@ -180,7 +182,8 @@ fn without_its_stamp_data_proves_nothing() {
     assert_guarded(&server, token);
 }
 
-/// A lock was saved while held and ended long ago; the data file still contains it at every start.
+/// A lock was saved while held and ended long ago, and the data file still contains it at every start. Every start
+/// proves its memory all the same.
 #[test]
 fn a_lock_that_had_ended_before_does_not_stand_in_the_way_of_a_proof() {
     let mut server = snapshots().start();

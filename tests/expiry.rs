@@ -87,7 +87,8 @@ fn two_hundred_thousand_leases_end_at_once() {
     assert_eq!(server.info("expiries"), LOCKS as u64);
 }
 
-/// On Redis 7.0 the server did not sleep; see `SLEEP_MS_MAX` in `src/driver/timer.rs`.
+/// The server sleeps while the next deadline is an hour away. On Redis 7.0 it did not; see `SLEEP_MS_MAX` in
+/// `src/driver/timer.rs`.
 #[test]
 fn a_server_sleeps_while_what_is_due_is_an_hour_away() {
     let server = Setup::new().option("lock.max-ttl", "3600000").start();

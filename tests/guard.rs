@@ -88,7 +88,8 @@ fn flushing_live_locks_is_guarded_until_the_last_of_them_would_have_ended() {
     }
 }
 
-/// The end of loading used to mistake the guard of a flush replayed from the AOF for that of a reload, and to undo it.
+/// A node is guarded for a flush that only the AOF contains. The end of loading used to mistake this guard for that of
+/// a reload, and to undo it.
 #[test]
 fn a_flush_that_only_the_aof_knows_of_is_guarded() {
     let folder = StateFolder::new();
@@ -153,7 +154,7 @@ fn an_armed_guard_is_on_the_disk_when_it_is_answered() {
     }
 }
 
-/// A load after a flush used to be mistaken for a reload of the flushed locks.
+/// A load after a flush is guarded. It used to be mistaken for a reload of the flushed locks.
 #[test]
 fn a_reload_that_brings_nothing_back_is_guarded() {
     let (server, _) = held(Setup::new());
@@ -169,7 +170,7 @@ fn a_reload_that_brings_nothing_back_is_guarded() {
     assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000, "not in the file");
 }
 
-/// The eviction of an ordinary key used to be attributed to a lock that had been released before.
+/// The eviction of an ordinary key keeps nobody out. It used to be attributed to a lock that had been released before.
 #[test]
 fn an_evicted_key_that_is_no_lock_bars_nothing() {
     let server = Setup::new().option("maxmemory-policy", "allkeys-lru").start();
@@ -207,7 +208,8 @@ fn a_flush_of_one_database_costs_nobody_a_lock_in_another() {
     assert!(guarded_ms(client.say("LOCK.ACQUIRE other me 1000")) > 1_000, "nothing is granted");
 }
 
-/// The AOF contains the flush, and its replay used to arm the guard again after an operator had lifted it.
+/// A guard that an operator lifted after a flush stays lifted after a crash. The AOF contains the flush, and its replay
+/// used to arm the guard again.
 #[test]
 fn a_guard_that_was_lifted_after_a_flush_stays_lifted_over_a_crash() {
     for line in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {

@@ -83,7 +83,8 @@ fn move_takes_the_lock_to_another_database() {
     assert_nothing_left(&server);
 }
 
-/// In a transaction, Valkey 9.1 calls back about a key of another database as if the key were in the client's.
+/// MOVE in a transaction takes the lock to the other database. Valkey 9.1 then calls back about the key as if it were
+/// in the client's database.
 #[test]
 fn move_takes_the_lock_to_another_database_in_a_transaction() {
     let server = Server::start();

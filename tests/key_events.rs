@@ -53,7 +53,7 @@ fn each_change_is_told_once() {
     }
 }
 
-/// The module checks each time whether there may be subscribers.
+/// A client that subscribes later gets key events too: the module checks each time whether there may be subscribers.
 #[test]
 fn a_client_that_listens_later_hears_of_changes() {
     let server = Setup::new().start();

@@ -129,7 +129,8 @@ fn each_way_in_which_a_wait_comes_to_nothing() {
     assert_eq!((entry.field("token"), entry.field("held")), (int(0), int(0)));
 }
 
-/// The server evicts every key that it can, because it has no room at all.
+/// A lock that was evicted is in the log with this ending. The server evicts every key that it can, because it has no
+/// room at all.
 #[test]
 fn an_evicted_lock_says_so() {
     let server = logging();

@@ -64,7 +64,8 @@ fn a_promoted_replica_issues_no_token_that_its_master_may_have_issued() {
     assert!(token as u64 > heard, "{token} is not above {heard}");
 }
 
-/// The old master is frozen, not dead: it grants nothing more, but its earlier grants count.
+/// The old master is frozen, not dead: it grants nothing more, but its earlier grants count. The new master grants only
+/// when these have ended.
 #[test]
 fn no_second_grant_after_a_fail_over_before_the_first_has_ended() {
     let setup = || Setup::new().replication().option("repl-diskless-sync-delay", "0").module_arguments(&SHORT);
@@ -110,7 +111,7 @@ fn a_replica_that_is_started_as_a_master_is_guarded() {
     assert!(guarded_ms(replica.client().say("LOCK.EXTEND k me 60000")) > 30_000);
 }
 
-/// A replica used to keep its master's reports only in memory.
+/// A replica knows its master's reports after a restart. It used to keep them only in memory.
 #[test]
 fn what_a_replica_heard_outlives_its_restart() {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
@@ -140,7 +141,7 @@ fn is_linked(replica: &mut Client) {
 }
 
 /// A full synchronisation does not contain grants that have ended, and what the replica knows is about an earlier
-/// incarnation of its master.
+/// incarnation of its master. Once promoted, it issues no token again.
 #[test]
 fn a_replica_that_is_in_step_after_a_full_sync_issues_no_token_again() {
     // The master's periodic message comes every 2 s, and must not be the one that informs the replica.
@@ -171,7 +172,8 @@ fn a_replica_that_is_in_step_after_a_full_sync_issues_no_token_again() {
     assert!(newer > token, "{newer} after {token}");
 }
 
-/// A replica's knowledge from before a full synchronisation is about an earlier incarnation of its master.
+/// A replica's knowledge from before a full synchronisation is about an earlier incarnation of its master. So a
+/// promotion right after the synchronisation is guarded for a day.
 #[test]
 fn a_replica_that_was_told_nothing_since_its_full_sync_assumes_the_worst() {
     const DAY_MS: u64 = 86_400_000;
@@ -193,7 +195,8 @@ fn a_replica_that_was_told_nothing_since_its_full_sync_assumes_the_worst() {
     assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 10")) > DAY_MS);
 }
 
-/// A master's report used to be discarded when the leases of that time had ended, though the master continued to grant.
+/// A master's report counts however old it is. It used to be discarded when the leases of that time had ended, though
+/// the master continued to grant.
 #[test]
 fn what_a_master_told_counts_however_long_ago_it_was() {
     let setup = |ttl| Setup::new().replication().module_arguments(&["max-clock-skew", "0", "max-ttl", ttl]);
@@ -212,7 +215,8 @@ fn what_a_master_told_counts_however_long_ago_it_was() {
     drop(frozen);
 }
 
-/// The guard at its start used to be as long as any lease that a silent master can grant, and outlasted the promotion.
+/// A server that starts as a replica and is promoted is guarded for a minute, its own longest lease. Its guard used to
+/// be as long as any lease that a silent master can grant.
 #[test]
 fn a_server_that_starts_as_a_replica_is_guarded_for_what_it_owes_itself() {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
@@ -224,7 +228,8 @@ fn a_server_that_starts_as_a_replica_is_guarded_for_what_it_owes_itself() {
     assert!((50_000..70_000).contains(&guarded_ms(copy.say("LOCK.ACQUIRE k you 10"))));
 }
 
-/// The replica has its master's data, but is promoted before the master reports how long its leases are.
+/// The replica has its master's data, but is promoted before the master reports how long its leases are. It is guarded
+/// for a day.
 #[test]
 fn a_replica_that_was_told_nothing_assumes_the_worst() {
     const DAY_MS: u64 = 86_400_000;

@@ -13,7 +13,8 @@ fn renamed(lines: &[&str]) -> (Setup, tempfile::TempDir) {
     (Setup::new().config(&path), dir)
 }
 
-/// Without DEL a release would reach neither AOF nor replica, so the lock would be held again after a restart.
+/// With DEL hidden, a release would reach neither AOF nor replica, and the lock would be held again after a restart. So
+/// the module does not load.
 #[test]
 fn without_del_the_module_is_not_loaded() {
     for rule in ["DEL hidden-del", "DEL \"\""] {
@@ -23,7 +24,8 @@ fn without_del_the_module_is_not_loaded() {
     }
 }
 
-/// Without these, a hand-over would take each key for one that is migrating to another node.
+/// With UNLINK or CLUSTER hidden, a hand-over would take each key for one that is migrating to another node. So the
+/// module does not load.
 #[test]
 fn in_a_cluster_neither_unlink_nor_cluster_can_be_hidden() {
     for (rule, name) in [("UNLINK hidden-unlink", "UNLINK"), ("CLUSTER hidden-cluster", "CLUSTER")] {

@@ -182,7 +182,7 @@ fn a_paused_failover_with_expiring_locks_harms_nobody() {
     }
 }
 
-/// A replica that accepts writes from clients used to grant what its master had granted to another.
+/// A replica that accepts writes from clients grants nothing. It used to grant what its master had granted to another.
 #[test]
 fn a_writable_replica_grants_nothing_either() {
     let (server, replica) = pair();

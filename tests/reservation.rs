@@ -130,7 +130,8 @@ fn info_tells_for_whom_a_free_lock_is_kept_and_who_waits_for_it() {
     assert_eq!(me.say("LOCK.INFO k"), null());
 }
 
-/// Clients ask repeatedly with the smallest ticket, each time as a new owner, and never acquire.
+/// Clients ask repeatedly with the smallest ticket, each time as a new owner, and never acquire. Another client gets
+/// the free lock all the same.
 #[test]
 fn clients_that_never_acquire_keep_nobody_from_a_free_lock() {
     let server = Server::start();

@@ -35,7 +35,8 @@ impl Raw {
     }
 }
 
-/// Regression: Valkey 9.1 gives no handle for a subscribed client that is to be blocked, and the server crashed.
+/// A subscribed client may send commands that wait. Valkey 9.1 gives no handle for such a client when it is to be
+/// blocked, and the server used to crash.
 #[test]
 fn a_subscriber_may_ask_for_what_waits() {
     let server = Server::start();

@@ -128,7 +128,8 @@ fn any_damage_is_an_error_or_a_possible_lock() {
     assert!(client.say("LOCK.EXTEND k unmistakable 60000").as_int() > 0);
 }
 
-/// The deadlines of locks that the server read and then dropped used to stay in memory until they came due.
+/// A lock that the server reads and then drops leaves no deadline behind. The deadline used to stay in memory until it
+/// came due.
 #[test]
 fn a_lock_that_the_server_does_not_keep_leaves_no_bookkeeping() {
     let server = start();
@@ -146,7 +147,8 @@ fn a_lock_that_the_server_does_not_keep_leaves_no_bookkeeping() {
     assert_eq!((server.info("held"), server.info("deadlines")), (1, 1));
 }
 
-/// The lock in a payload from another boot gets its full ttl again, which must not exceed what this node grants.
+/// The lock in a payload from another boot gets its full ttl again. The payload is refused if this node does not grant
+/// such a ttl.
 #[test]
 fn a_ttl_above_the_nodes_own_is_refused() {
     let server = start();

@@ -73,7 +73,7 @@ fn strictly_first_in_first_out_over_modes() {
     assert_eq!((server.info("hand_overs"), server.info("waiters")), (5, 0));
 }
 
-/// There are more readers than one pass of the event loop serves.
+/// A thousand readers get in together when their writer leaves, although one pass of the event loop serves fewer.
 #[test]
 fn a_thousand_readers_who_wait_for_one_writer_get_in_together() {
     const COUNT: usize = 1_000;

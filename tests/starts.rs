@@ -170,7 +170,7 @@ fn a_save_that_fails_ends_nothing_and_proves_nothing() {
 }
 
 /// The AOF may have been switched on just before, and may still be waiting for its first rewrite, which the module
-/// cannot know.
+/// cannot know. So such an AOF proves nothing after a crash, and the node is guarded.
 #[test]
 fn a_module_loaded_into_a_running_server_does_not_trust_its_aof() {
     let mut server = Setup::new().aof().module_later().start();
@@ -186,7 +186,8 @@ fn a_module_loaded_into_a_running_server_does_not_trust_its_aof() {
     assert_guarded(&server, token);
 }
 
-/// A transaction's grant is written to the AOF at its end, when the AOF may already be off.
+/// A transaction's grant is written to the AOF at its end, when the AOF may already be off. So the grant does not count
+/// as remembered.
 #[test]
 fn a_grant_in_the_transaction_that_turns_the_aof_off_is_not_taken_for_remembered() {
     for last in ["CONFIG SET appendonly no", "CONFIG SET appendfsync no"] {
@@ -220,8 +221,8 @@ fn setting_the_aof_to_what_it_is_changes_nothing_and_moving_it_does() {
     assert_guarded(&server, token);
 }
 
-/// A lock from an incarnation that was not proved used to be suspect for that incarnation only: after a clean restart
-/// the node vouched for a holder that may have lost it.
+/// A lock from an incarnation that was not proved stays suspect. It used to be suspect for that incarnation only: after
+/// a clean restart the node vouched for a holder that may have lost it.
 #[test]
 fn a_suspect_lock_is_suspect_in_the_next_life_too() {
     let (mut server, token) = held(Setup::new().option("save", "3600 1"));

@@ -147,7 +147,7 @@ fn without_the_state_file_they_are_kept_and_not_believed() {
     }
 }
 
-/// The snapshot is from a moment before the kill, and proves nothing by itself.
+/// The snapshot is from a moment before the kill, and proves nothing by itself, so the node is guarded.
 #[test]
 fn a_state_without_its_data_is_guarded() {
     for version in versions() {
@@ -160,8 +160,8 @@ fn a_state_without_its_data_is_guarded() {
     }
 }
 
-/// The server skips commands in its AOF that are refused, after which the node used to claim that it remembers every
-/// grant.
+/// An AOF with commands of a later version proves nothing, since the server skips commands that are refused. The node
+/// used to claim that it remembers every grant.
 #[test]
 fn an_aof_of_a_version_to_come_proves_nothing() {
     let mut server = Setup::new().aof().start();

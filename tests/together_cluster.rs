@@ -82,7 +82,8 @@ fn permits_are_handed_over_while_the_lock_is_still_here() {
     }
 }
 
-/// The slot came without its locks: readers that are unknown here may still be reading.
+/// The slot came without its locks, and readers that are unknown here may still be reading. So it is guarded for all
+/// modes.
 #[test]
 fn a_slot_that_came_without_its_readers_is_guarded_for_all_modes() {
     let mut members = joined(["0 5460 10923 16383", "5461 10922", ""]);

@@ -77,7 +77,8 @@ fn the_end_of_one_of_several_reaches_the_replica() {
     assert_eq!((owners(&mut replica.client(), "k"), replica.info("expiries")), (vec!["a".to_owned()], 0));
 }
 
-/// The master may have granted locks that never reached the replica, in any mode.
+/// The master may have granted locks, in any mode, that never reached the replica. So the replica is guarded when it is
+/// promoted, and knows the holders that did reach it.
 #[test]
 fn a_promoted_replica_knows_the_holders_and_is_guarded() {
     let (mut master, replica) = pair();

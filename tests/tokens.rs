@@ -39,8 +39,8 @@ fn a_proposal_below_the_last_token_is_not_taken() {
     }
 }
 
-/// After a crash tokens are ahead of the clock, above the ceiling in the state file. A node whose disk was then lost
-/// used to start at the clock, below them.
+/// After a crash tokens are ahead of the clock, above the ceiling in the state file. A node whose disk is then lost
+/// starts above them. It used to start at the clock, below them.
 #[test]
 fn a_node_whose_disk_was_lost_does_not_fall_back() {
     let short = &["max-ttl", "1000", "max-clock-skew", "200"];
@@ -107,8 +107,8 @@ fn stay_above_those_of_loaded_locks() {
 /// The lead of a token over the clock, in microseconds.
 const YEAR_US: i64 = 365 * 86_400_000_000;
 
-/// A holder may raise its lock's token. The raised token of one key used to be the start of all keys after a restart,
-/// so far ahead that no other node raised its tokens to it.
+/// A holder may raise its lock's token. After a restart other keys start near the clock all the same. They used to
+/// start at the raised token, so far ahead that no other node raised its tokens to it.
 #[test]
 fn a_raised_token_takes_no_other_key_along() {
     let mut server = Setup::new().aof().start();

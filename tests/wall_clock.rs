@@ -57,8 +57,8 @@ fn tokens_grow_whichever_way_the_clock_goes() {
     }
 }
 
-/// A date far in the future used to move the node's tokens there for good, so far that no other node raised its tokens
-/// to them.
+/// A date far in the future does not move the node's tokens. It used to move them there for good, so far that no other
+/// node raised its tokens to them.
 #[test]
 fn a_moment_in_a_far_future_takes_no_token_along() {
     let mut server = Setup::new().aof().wall_clock().start();

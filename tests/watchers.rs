@@ -51,7 +51,7 @@ fn what_is_not_known_is_told_at_once() {
     assert_eq!(server.info("watchers"), 0);
 }
 
-/// Each way to end or replace a grant, and its answer.
+/// A watcher is answered at each way to end or replace a grant.
 #[test]
 fn every_end_of_a_grant_is_told() {
     let server = Server::start();

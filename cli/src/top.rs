@@ -94,7 +94,7 @@ struct Look {
     nodes: Vec<NodeView>,
 }
 
-/// The nodes and locks of a page.
+/// The nodes and locks that a page shows.
 #[derive(Serialize)]
 struct Shown {
     nodes: Vec<NodeView>,
@@ -107,7 +107,7 @@ struct Shown {
     seen: usize,
     /// True if some locks were left out.
     has_more: bool,
-    /// True if all masters of clusters could be asked.
+    /// True if all masters of clusters could be asked, so that no lock is missing.
     is_whole: bool,
     #[serde(skip)]
     sort: Sort,

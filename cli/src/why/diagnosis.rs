@@ -109,7 +109,7 @@ impl Facts {
     fn held_by_nobody(&self, key: &str, count: usize, majority: usize) -> (State, String, String) {
         let partly = unconfirmed(&self.together.grants, count);
         let free = partly.as_ref().map_or(format!("{key} is free"), |text| format!("{key} is held by nobody: {text}"));
-        // The text after this continues with the end of a lease.
+        // The part that follows says when a lease ends.
         let and = if partly.is_some() { ";" } else { ", and" };
         let taken: Vec<u64> = self.told().filter(|told| told.grants > 0).map(|told| told.lease_ms).collect();
         let open = self.told().filter(|told| told.guard.is_none() && told.grants == 0).count();
@@ -153,7 +153,7 @@ impl Facts {
     /// Returns the advice if too few nodes can be asked.
     fn unreachable(&self) -> String {
         let failures: Vec<_> = self.nodes.iter().filter_map(|node| Some((node, node.told.as_ref().err()?))).collect();
-        // The advice; of several, the one for the most nodes.
+        // The advice for the nodes that cannot be asked; of several, the one for the most nodes.
         let alike = |failure: &Why| failures.iter().filter(|(_, other)| advice(other) == advice(failure)).count();
         let Some((_, worst)) = failures.iter().max_by_key(|(_, failure)| alike(failure)) else { return String::new() };
         let named = failures.iter().filter(|(_, failure)| advice(failure) == advice(worst));
@@ -220,7 +220,7 @@ impl Facts {
         let mut findings = vec![];
         let mut found = |about, found| findings.push(Finding { about, found });
         let nodes = self.nodes.len();
-        // If a majority has problems, the advice is at the end instead.
+        // If a majority has problems, the advice is given once, at the end.
         let is_well = self.serving() >= self.majority();
         for grant in &self.together.grants {
             found(if grant.is_held { "holder" } else { "partly" }, self.of_grant(grant, nodes));

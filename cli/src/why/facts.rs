@@ -39,7 +39,7 @@ pub struct NodeFacts {
     pub guard: Option<(u64, String)>,
     /// The number of grants of the lock on this node.
     pub grants: usize,
-    /// The longest of their leases, in milliseconds.
+    /// The longest lease of the grants on this node, in milliseconds.
     pub lease_ms: u64,
     /// The number of guarded slots of the node's cluster; the server does not report which.
     pub guarded_slots: u64,
@@ -58,7 +58,7 @@ impl Facts {
         self.nodes.iter().filter_map(|node| node.told.as_ref().ok())
     }
 
-    /// Returns the number of nodes that would grant, if nobody holds the lock there.
+    /// Returns the number of nodes that would grant the lock if nobody held it there.
     pub fn serving(&self) -> usize {
         self.told().filter(|told| told.guard.is_none()).count()
     }
@@ -69,13 +69,13 @@ impl Facts {
         Some(LockView::with(self.key.clone(), vec![], first, self.together.clone()))
     }
 
-    /// Returns when `missing` of these times will have passed, formatted for people.
+    /// Returns the time after which `missing` of these times have passed, formatted for people.
     pub fn until(&self, mut times: Vec<u64>, missing: usize) -> String {
         times.sort_unstable();
         time(times.get(missing.saturating_sub(1)).or(times.last()).copied().unwrap_or(0))
     }
 
-    /// Returns the average time for which the last owners held the lock.
+    /// Returns the average time for which the last holders had the lock, for people.
     pub fn pace(&self) -> Option<String> {
         let held: Vec<u64> = self.log.iter().filter(|event| event.token > 0).map(|event| event.held_ms).collect();
         Some(time(held.iter().sum::<u64>().checked_div(held.len() as u64)?))

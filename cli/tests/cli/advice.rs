@@ -19,7 +19,8 @@ fn advice(ended: &Ended, found: &str) -> String {
     lines.nth(1).unwrap_or_else(|| panic!("{found}: {out}")).trim().to_owned()
 }
 
-/// A node that lost its disk looks like a new one. Only its guard prevents it from granting again what it had granted.
+/// A node that lost its disk looks like a new one. Only its guard prevents it from granting again what it had granted,
+/// so no advice says to lift the guard.
 #[test]
 fn nobody_is_told_to_lift_the_guard_of_a_node_that_may_have_lost_its_disk() {
     let mut nodes = lasting(3);
@@ -51,7 +52,7 @@ fn how_to_found_a_set() {
     assert!(ended.out().contains("they are version 1 of the set") && !ended.out().contains("founded"), "{ended:?}");
 }
 
-/// The user that takes locks may check whether it can.
+/// The user that takes locks may run `doctor`, and learns whether it lacks a permission.
 #[test]
 fn the_doctor_as_the_user_of_an_application() {
     let nodes = lasting(3);
@@ -107,7 +108,8 @@ fn a_holder_that_is_stopped() {
     });
 }
 
-/// A user who reads the history later cannot know how long the lock was held.
+/// A lock that was broken soon after its grant is in the history, since a later reader cannot know how long it was
+/// held.
 #[test]
 fn a_lock_that_was_broken_young_is_in_the_history() {
     let nodes = Nodes::start(3);

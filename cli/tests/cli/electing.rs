@@ -102,7 +102,8 @@ fn what_cannot_be_is_said_before_it_campaigns() {
     nodes.wait_idle();
 }
 
-/// The id shows `palisade deadlocks` that a waiting candidate is also the holder of another lock.
+/// A candidate and its command have a holder id, by which `palisade deadlocks` finds a waiting candidate that also
+/// holds another lock.
 #[test]
 fn a_candidate_has_a_holder_id_and_its_command_too() {
     let nodes = Nodes::start(3);

@@ -105,7 +105,8 @@ fn sentinels_that_are_well_and_what_is_wrong_with_them() {
     finds(&doctor(&address), "FAIL", about, "they name different masters");
 }
 
-/// The line for a cluster is sufficient, also for a slot that is migrating, and each of its permissions is needed.
+/// The line that `palisade acl` prints for a cluster is sufficient, also for a slot that is migrating, and each of its
+/// permissions is needed.
 #[test]
 fn a_user_of_a_cluster() {
     let six = six();
@@ -152,7 +153,8 @@ fn a_user_of_a_cluster() {
     finds(&out, "note", &format!("cluster of {}", six.seeds().join(", ")), "none of its servers tells how it is");
 }
 
-/// A user of Sentinels: the line is sufficient, and each missing permission is named.
+/// The line that `palisade acl` prints for a user of Sentinels is sufficient, and `doctor` names each missing
+/// permission.
 #[test]
 fn a_user_of_sentinels() {
     let (_master, _replica, sentinels) = watched(1, MAX_TTL_MS);

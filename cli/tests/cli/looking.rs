@@ -82,7 +82,8 @@ fn locks_and_who_holds_them() {
     assert_eq!(waiter.end().code(), Some(0), "it got what was broken");
 }
 
-/// A node that is guarded or cannot be asked may belong to a majority that has the lock.
+/// A node that is guarded or cannot be asked may belong to a majority that has the lock. If too many nodes are like
+/// that, `info` fails, since it cannot know whether the lock is free.
 #[test]
 fn nobody_knows_whether_it_is_free() {
     let mut nodes = Nodes::start(3);
@@ -272,7 +273,7 @@ fn the_doctor_knows_a_remedy_for_each() {
 }
 
 /// Terminals also act on characters other than control characters: on those that reverse the order of the text, and on
-/// invisible ones.
+/// invisible ones. The program escapes all of them.
 #[test]
 fn nothing_that_somebody_else_chose_is_obeyed() {
     const SHOWN: &str = "a\\u{202e}b\\u{2066}c\\u{200f}d\\u{61c}e\\u{9b}f";
@@ -318,7 +319,7 @@ fn nothing_that_somebody_else_chose_is_obeyed() {
     nodes.servers.clear();
 }
 
-/// Runs every command, with right and wrong arguments, and with every kind of failure.
+/// Runs every command, with right and wrong arguments, and with every kind of failure. No output has a password.
 #[test]
 fn passwords_are_never_shown() {
     let nodes = Nodes::start(1);

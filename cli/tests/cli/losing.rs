@@ -132,7 +132,8 @@ fn this_program_killed_and_its_lock_given_back() {
 }
 
 /// In a container it is possible that no process waits for orphaned processes, so they stay in the list after they have
-/// ended. Here, another instance of this program is their parent, and waits only for its own command.
+/// ended. The lock is released all the same. Here, another instance of this program is their parent, and waits only for
+/// its own command.
 #[test]
 fn this_program_killed_where_nobody_waits_for_what_ended() {
     let nodes = with_long_leases();

@@ -78,8 +78,8 @@ fn they_are_waited_for_as_long_as_was_said() {
     }
 }
 
-/// One of three nodes is frozen, so the holder is unknown at the end of the wait. `acquire` used to claim that several
-/// clients wanted the lock.
+/// One of three nodes is frozen, so the holder is unknown at the end of the wait, and the error says that. `acquire`
+/// used to claim that several clients wanted the lock.
 #[test]
 fn a_holder_that_is_not_known_in_time() {
     let nodes = Nodes::start(3);
@@ -90,8 +90,8 @@ fn a_holder_that_is_not_known_in_time() {
     assert!(ended.err().contains("it is held"), "{ended:?}");
 }
 
-/// Three of five nodes freeze during a wait for a lock. The commands used to end up to three seconds late, and to name
-/// an earlier holder as the current one.
+/// Three of five nodes freeze during a wait for a lock. The commands end at the limit, and name no earlier holder as
+/// the current one, as they used to.
 #[test]
 fn a_majority_that_freezes_during_a_wait() {
     const WAIT: Duration = Duration::from_secs(3);

@@ -63,7 +63,7 @@ const CHANGES_MUCH: [&str; 8] = [
 ];
 
 /// Uses everything that the client can do, over three nodes, with the line for every version, and with the one for
-/// these servers if it differs.
+/// these servers if it differs. Nothing is refused, and every other command is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_application_can_do_all_that_a_client_does_and_no_more() {
     let nodes = Nodes::start(3);
@@ -155,7 +155,8 @@ fn a_watcher_looks_and_takes_nothing() {
     }
 }
 
-/// Sends the queries of the exporter's script and of the exporter itself (`make test-monitoring` runs the real one).
+/// The queries of the exporter's script and of the exporter itself are allowed, and nothing else (`make
+/// test-monitoring` runs the real one).
 #[test]
 fn the_exporter_scrapes_and_does_nothing_else() {
     let nodes = Nodes::start(1);

@@ -211,8 +211,8 @@ fn it_was_taken_away() {
     assert!(nodes.file("asked").exists(), "it was asked first");
 }
 
-/// The command ended before this program noticed that the lock was broken: its last actions may have been without the
-/// lock.
+/// The command ended before this program noticed that the lock was broken. The status is that of a lost lock, because
+/// its last actions may have been without the lock.
 #[test]
 fn it_had_been_taken_away_when_the_command_ended() {
     let nodes = Nodes::start(1);

@@ -17,7 +17,8 @@ fn patient() -> Options {
     Options::new().wait(LONG)
 }
 
-/// The time that a node has to answer used to include the time for which requests were queued in this process.
+/// Three thousand requests at once all get their locks. The time that a node has to answer used to include the time for
+/// which requests were queued in this process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_thousand_at_once_all_get_theirs() {
     let (nodes, locks) = Nodes::with_client(5).await;
@@ -71,7 +72,7 @@ async fn a_majority_that_stops_for_a_moment_while_locks_are_extended() {
     }
 }
 
-/// `lock` used to fail at once if a majority was down.
+/// `lock` waits until a majority is up again. It used to fail at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_is_down_is_waited_for() {
     let (mut nodes, locks) = Nodes::with_client(5).await;
@@ -87,7 +88,7 @@ async fn a_majority_that_is_down_is_waited_for() {
     assert!(waiting.await.unwrap().is_valid());
 }
 
-/// Servers that read their data answer LOADING.
+/// Servers that read their data answer LOADING. `lock` waits until a majority has read its data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_is_loading_is_waited_for() {
     let mut nodes = Nodes::start(3);

@@ -5,7 +5,8 @@ use palisade_client::{Client, ErrorKind, Options, Released};
 use crate::fixture::{Nodes, connected, ms, until};
 use crate::proxy::{Proxy, proxied};
 
-/// A guard that was dropped at the end of `main` used to keep its lock until its lease ended.
+/// A guard that was dropped at the end of `main` is released before the client is closed. Its lock used to stay locked
+/// until its lease ended.
 #[test]
 fn what_was_dropped_is_free_when_the_client_is_closed() {
     let nodes = Nodes::start(3);

@@ -42,7 +42,8 @@ async fn a_node_that_asks_for_a_certificate_is_shown_one() {
     assert!(why.to_lowercase().contains("certificate"), "{why}");
 }
 
-/// The nodes' certificates do not contain their address.
+/// The nodes' certificates contain a name in place of their address. The client accepts them only if it is told to
+/// expect this name.
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_must_have_the_name_that_is_asked_for() {

@@ -45,7 +45,7 @@ async fn contender_runs_in_a_child_process() {
     }
 }
 
-/// Runs `PALISADE_SECTIONS` critical sections in all (default 1 000).
+/// Runs `PALISADE_SECTIONS` critical sections in all (default 1 000). No two overlap, and tokens rise in their order.
 #[test]
 fn fifty_tasks_in_five_processes_on_one_key() {
     let total: usize = std::env::var("PALISADE_SECTIONS").map_or(1_000, |count| count.parse().unwrap());

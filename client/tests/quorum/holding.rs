@@ -21,7 +21,8 @@ async fn it_is_extended_in_the_background_until_the_longest_hold() {
     assert_eq!(guard.release().await, Released::AlreadyExpired);
 }
 
-/// A lock that was free at once used to end after its first lease; one that had been waited for did not.
+/// A lock is extended whether it was free at once or was waited for. In the first case it used to end after its first
+/// lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_extended_however_it_was_taken() {
     let (_nodes, locks) = Nodes::with_client(3).await;

@@ -32,8 +32,8 @@ fn assert_no_quorum((error, late): &Ended) {
     assert!(*late < LATE, "{late:?} after its limit: {error}");
 }
 
-/// Three of five nodes freeze during a wait. A request in the queues, or behind another one of its process, used to end
-/// half a second to three seconds after the limit, and to name a holder that may have gone.
+/// Three of five nodes freeze during a wait, which ends at its limit. A request in the queues, or behind another one of
+/// its process, used to end half a second to three seconds later, and to name a holder that may have gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_freezes_during_a_wait() {
     let nodes = Nodes::start(5);
@@ -103,7 +103,8 @@ async fn a_holder_of_before_is_not_named() {
 }
 
 /// All nodes freeze for longer than the time that they have to answer while an owner asks. Their late grants belong to
-/// the same request. The owner used to be refused as one that already holds the lock, and the lock stayed.
+/// the same request, which gets the lock. The owner used to be refused as one that already holds the lock, and the lock
+/// stayed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nodes_grant_late_is_no_other_lock_of_its_owner() {
     let nodes = Nodes::start(5);

@@ -9,8 +9,8 @@ use palisade_client::{Client, Options};
 
 use crate::fixture::{Nodes, ms};
 
-/// After an outage of seconds the next connection attempt used to be up to a second away, and every request until then
-/// got the error of the last attempt.
+/// A node that is back after an outage of seconds is asked by the next request. The next connection attempt used to be
+/// up to a second away, and every request until then got the error of the last attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_back_is_asked_at_once() {
     let (mut nodes, locks) = Nodes::with_client(1).await;

@@ -125,7 +125,8 @@ async fn an_extension_that_cannot_be_is_answered() {
     assert!(guard.is_valid());
 }
 
-/// A node that cannot write its state file answers NOTYET for ever.
+/// A node that cannot write its state file answers NOTYET for ever. A request waits for it only as long as a node has
+/// to answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_never_ready_is_given_its_time_and_no_more() {
     let (nodes, locks) = Nodes::with_client(1).await;

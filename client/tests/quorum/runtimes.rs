@@ -157,7 +157,7 @@ fn count_panics() {
     }));
 }
 
-/// The client's thread keeps the limit of a wait.
+/// A wait ends at its limit in a runtime without timers, because the client's thread keeps the limit.
 #[test]
 fn a_limit_in_a_runtime_without_timers() {
     let apart = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

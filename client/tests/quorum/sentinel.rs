@@ -88,7 +88,7 @@ async fn a_master_that_knows_nothing_of_its_end_is_left() {
     guard.release().await;
 }
 
-/// Sentinels have passwords of their own.
+/// Sentinels have passwords of their own, which the client sends to them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_have_credentials_of_their_own() {
     let (master, _replica, sentinels) = watched(1);

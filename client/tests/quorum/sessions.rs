@@ -40,7 +40,8 @@ async fn all_are_had_or_none() {
     assert_eq!(locks.lock_all::<&str>([]).await.unwrap_err().kind(), ErrorKind::BadArgument);
 }
 
-/// Two tasks of one session asked for one key: the second one used to wait forever, for its own session.
+/// Two tasks of one session ask for one key, and the second one is refused. It used to wait forever, for its own
+/// session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tasks_that_ask_for_one_key() {
     let nodes = Nodes::start(3);

@@ -20,7 +20,8 @@ const KEYS: u32 = 3;
 /// The number of storms, if no time is set.
 const STORMS: u64 = 5;
 
-/// Runs storms for `PALISADE_STORM_MINUTES`, on one client, in runtimes that come and go.
+/// Runs storms for `PALISADE_STORM_MINUTES`, on one client, in runtimes that come and go. Every call ends, and nothing
+/// stays locked.
 #[test]
 fn every_call_ends() {
     let minutes = std::env::var("PALISADE_STORM_MINUTES").map_or(0, |minutes| minutes.parse().unwrap());

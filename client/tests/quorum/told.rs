@@ -148,7 +148,8 @@ async fn each_step_names_the_key_the_token_and_the_nodes() {
     }
 }
 
-/// Anyone who knows an owner's name can release its lock, and many people read traces.
+/// Anyone who knows an owner's name can release its lock, and many people read traces. So no event has an owner or a
+/// password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_owner_and_no_password_is_told() {
     let nodes = Nodes::start(3);
@@ -181,7 +182,8 @@ async fn no_owner_and_no_password_is_told() {
     }
 }
 
-/// The holder used to get the error that another owner holds its lock, when the lock was free.
+/// The holder of a lock that was broken gets an error that it no longer has the lock. The error used to say that
+/// another owner holds it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_was_broken_is_held_by_nobody() {
     let (nodes, locks) = Nodes::with_client(3).await;

@@ -18,7 +18,7 @@ async fn a_release_that_no_majority_hears_names_the_others() {
     assert_eq!(dead.len(), 3, "{dead:?}");
 }
 
-/// A release used to wait for every node, for as long as a node has to answer.
+/// A release ends once a majority has answered. It used to wait for every node, for as long as a node has to answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_does_not_wait_for_one_node() {
     let nodes = Nodes::start(3);
@@ -32,7 +32,8 @@ async fn a_release_does_not_wait_for_one_node() {
     assert!(nodes.0[1..].iter().filter(|server| server.info("held") == 0).count() >= 1);
 }
 
-/// A node that could not be reached during a release used to keep the lock until the end of its lease.
+/// A node that could not be reached during a release gets it when it is back. It used to keep the lock until the end of
+/// its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_missed_a_release_is_told_when_it_is_back() {
     let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["max-ttl", "3600000"]));

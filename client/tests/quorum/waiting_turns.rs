@@ -49,8 +49,9 @@ async fn who_waits_is_served_in_order() {
     }
 }
 
-/// Two requests of one process came before one of another. The second waited behind the first in its process, and used
-/// to draw its ticket only when its turn came there. So it was behind the other process's request on the nodes.
+/// Two requests of one process came before one of another, and are served before it. The second waited behind the first
+/// in its process, and used to draw its ticket only when it was first there. So it was behind the other process's
+/// request on the nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn order_over_processes_is_by_arrival() {
     let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["handoff-window", "10000"]));
@@ -221,7 +222,7 @@ async fn a_guarded_quorum_is_waited_for() {
     }
 }
 
-/// Nodes whose connection broke used not to be asked again, so all the others had to answer.
+/// Nodes whose connection broke are asked to wait again. They used not to be asked, so all the others had to answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_connection_broke_is_waited_on_again() {
     let nodes = Nodes::start(3);

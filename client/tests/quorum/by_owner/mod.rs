@@ -190,7 +190,7 @@ async fn tokens_that_another_process_raises() {
 }
 
 /// The validity known to this process ended during an extension, because it had not learned of an earlier extension by
-/// another process.
+/// another process. The lock is not lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_another_process_extended_is_not_lost() {
     let nodes = Nodes::start(3);

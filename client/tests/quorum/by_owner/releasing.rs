@@ -87,7 +87,8 @@ async fn a_release_waits_for_no_node_that_hangs() {
     }
 }
 
-/// A holder has another token on each node; the token that is to be broken is on a node that hangs.
+/// A holder has another token on each node, and the token that is to be broken is on a node that hangs. The error must
+/// not say that no grant has this token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_a_silent_node_may_have_is_not_gone() {
     let (nodes, locks) = start(3).await;
@@ -144,7 +145,7 @@ async fn at_the_end_locks_are_left_or_given_back() {
 }
 
 /// The process that acquired a lock ends and releases its locks, after another process of the owner continued with this
-/// one.
+/// one. The lock stays held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_ends_leaves_what_another_one_continues() {
     let (nodes, client, locks) = held(3).await;

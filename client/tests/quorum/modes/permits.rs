@@ -65,7 +65,7 @@ async fn an_idle_semaphore_takes_one_round_trip() {
     }
 }
 
-/// More clients than permits acquire again and again.
+/// More clients than permits acquire again and again. No more permits than the limit are held at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn never_more_than_the_limit_at_a_time() {
     for count in [1, 3] {
@@ -120,7 +120,7 @@ async fn a_node_is_healed_with_the_same_number() {
     assert!(!has(first, &last) && last.is_valid());
 }
 
-/// The smaller limit is honoured.
+/// Clients ask with different limits: the smaller limit is honoured.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_that_differ() {
     let (nodes, locks) = Nodes::with_client(3).await;
