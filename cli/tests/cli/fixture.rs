@@ -33,7 +33,7 @@ impl Nodes {
         self.addresses_with("")
     }
 
-    /// Returns the nodes' addresses, each with this suffix: a user, a database.
+    /// Returns the nodes' addresses, each with this query, as in a URL: a user, a database.
     pub fn addresses_with(&self, query: &str) -> String {
         let address = |server: &Server| server.address() + query;
         self.servers.iter().map(address).collect::<Vec<_>>().join(",")

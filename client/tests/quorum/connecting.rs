@@ -42,7 +42,7 @@ async fn a_node_that_asks_for_a_certificate_is_shown_one() {
     assert!(why.to_lowercase().contains("certificate"), "{why}");
 }
 
-/// The nodes' certificates contain a name in place of their address. The client accepts them only if it is told to
+/// The nodes' certificates contain a name in place of their address. The client accepts them only with `server_name`.
 /// expect this name.
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,7 +31,7 @@ impl Set {
         Self { version: members.version, seats: members.list.iter().map(seat).collect() }
     }
 
-    /// Returns the version; 0 if there is none.
+    /// Returns the version of the set; 0 if the client knows none.
     pub fn version(&self) -> u64 {
         self.version
     }

@@ -176,7 +176,7 @@ pub(super) struct Changer<'a> {
 pub type Waits = dyn Fn(NodeError) + Send + Sync;
 
 impl<'a> Changer<'a> {
-    /// Creates a changer that has not begun.
+    /// Creates the state of a change of the set that has not begun.
     pub(super) fn new(nodes: &'a Arc<Nodes>, waits: &'a Waits) -> Self {
         Self { nodes, outbid: 0, pause: BACK_OFF.0, progressed: Instant::now(), waits }
     }
