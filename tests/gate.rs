@@ -150,7 +150,7 @@ fn bad_input_changes_nothing() {
         ("lock 6 COMMAND SET data 2", "WRONGTYPE this key holds a lock"),
         ("gate 6 HELD COMMAND SET data 2", "WRONGTYPE this key holds a gate"),
         ("other 6 HELD COMMAND SET data 2", "NOTHELD "),
-        // A refused token of another mode.
+        // Tokens of another mode that are refused.
         ("gate 4 SHARED COMMAND SET data 2", "FENCED 5 "),
         ("gate 4 PERMIT 3 COMMAND SET data 2", "FENCED 5 "),
     ];

@@ -37,7 +37,7 @@ pub struct Options {
 pub const AOF_EVERYSEC: &[&str] =
     &["--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"];
 
-/// The settings of the AOF by name.
+/// The settings of the AOF that are compared, by name.
 const AOF: [(&str, &[&str]); 4] = [
     ("off", &["--appendonly", "no"]),
     ("no", &["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"]),

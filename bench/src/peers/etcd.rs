@@ -228,27 +228,27 @@ impl Client {
         Ok(self.call::<_, RangeResponse>("/etcdserverpb.KV/Range", request).await?.count)
     }
 
-    /// Renews the lease.
+    /// Renews the lease of a session.
     pub async fn keep_alive(&mut self, session: i64) -> Result<(), Status> {
         let mut answers: Streaming<KeepAliveResponse> =
             self.stream("/etcdserverpb.Lease/LeaseKeepAlive", KeepAliveRequest { id: session }).await?;
         answers.message().await.map(drop)
     }
 
-    /// Waits until it leads the election `name`.
+    /// Waits until this client leads the election `name`.
     pub async fn campaign(&mut self, name: &str, session: i64, value: &[u8]) -> Result<Leader, Status> {
         let request = CampaignRequest { name: name.into(), lease: session, value: value.into() };
         let response: CampaignResponse = self.call("/v3electionpb.Election/Campaign", request).await?;
         response.leader.ok_or_else(|| Status::internal("who campaigned leads"))
     }
 
-    /// Stops leading.
+    /// Stops leading, which lets the next candidate lead.
     pub async fn resign(&mut self, leader: Leader) -> Result<(), Status> {
         let request = ResignRequest { leader: Some(leader) };
         self.call::<_, HeaderOnly>("/v3electionpb.Election/Resign", request).await.map(drop)
     }
 
-    /// Observes the leaders from now on.
+    /// Observes the leaders of an election from now on.
     pub async fn observe(&mut self, name: &str) -> Result<Observer, Status> {
         self.stream("/v3electionpb.Election/Observe", LeaderRequest { name: name.into() }).await.map(Observer)
     }
@@ -300,7 +300,7 @@ impl Client {
 pub struct Observer(Streaming<LeaderResponse>);
 
 impl Observer {
-    /// Returns when it reports that this candidate leads.
+    /// Returns the moment at which the observer is notified that this candidate leads.
     pub async fn told(&mut self, value: &[u8]) -> Instant {
         while let Some(told) = self.0.message().await.unwrap() {
             if told.kv.is_some_and(|leader| leader.value == value) {

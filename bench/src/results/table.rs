@@ -77,7 +77,7 @@ impl Table {
         self.notes.push(note.into());
     }
 
-    /// Iterates over the columns that pages have.
+    /// Iterates over the columns that are shown on pages.
     fn shown(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|column| !column.is_hidden)
     }

@@ -43,7 +43,6 @@ async fn a_node_that_asks_for_a_certificate_is_shown_one() {
 }
 
 /// The nodes' certificates contain a name in place of their address. The client accepts them only with `server_name`.
-/// expect this name.
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_must_have_the_name_that_is_asked_for() {

@@ -14,7 +14,7 @@ use super::process::{Task, key_name};
 use super::register::Access;
 use crate::history::{Event, HeldAs, Holder, Occurrence, TimeUs};
 
-/// The number of such tasks in a client process.
+/// The number of tasks of a client process that take locks through agents.
 pub const TASKS: u64 = 3;
 
 /// The shortest lease that is requested, in milliseconds.

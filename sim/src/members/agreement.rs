@@ -39,7 +39,7 @@ impl Bounds {
     }
 }
 
-/// A changer: its attempt, its messages on the way, and the number of attempts left.
+/// A changer, a program that changes the set: its attempt, its messages on the way, and the number of attempts left.
 #[derive(Clone, Debug, PartialEq, Hash)]
 struct Changer {
     attempt: Option<Change>,
@@ -60,11 +60,11 @@ pub(super) struct State {
 /// A possible next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// A changer begins an attempt; earlier messages may still arrive.
+    /// A changer, a program that changes the set, begins an attempt; earlier messages may still arrive.
     Begins { changer: usize },
     /// A message arrives, and the answer comes back.
     Arrives { changer: usize, sent: usize },
-    /// A message arrives, but its answer is lost, or the changer has died.
+    /// A message arrives, but its answer is lost, or the program that sent it has died.
     ArrivesInVain { changer: usize, sent: usize },
 }
 

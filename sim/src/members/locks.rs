@@ -88,9 +88,10 @@ pub(super) enum Action {
     Arrives { client: usize, sent: usize },
     /// The client learns of the last decided version.
     Learns { client: usize },
-    /// The changer begins with the next version. If that takes a single step, the members with a bit in `asks` agree.
+    /// The program that changes the set begins with the next version. If that takes a single step, the members with a
+    /// bit in `asks` agree.
     Changes { asks: u8 },
-    /// The changer asks a member, and the member answers.
+    /// The program that changes the set asks a member, and the member answers.
     Tells { member: usize },
     /// A node learns of the last decided version.
     IsTold { node: usize },
@@ -261,7 +262,7 @@ impl Checked {
         }
     }
 
-    /// Delivers the changer's question to a member.
+    /// Delivers the question of the program that changes the set to a member.
     fn tell(&self, state: &mut State, member: usize) -> Option<()> {
         let now = state.now();
         let late = now.plus_ms(10 * self.0.ttl_ms());

@@ -66,7 +66,7 @@ impl Server {
         server
     }
 
-    /// Returns the configured policy of the guard, or one without a guard if that rule is switched off.
+    /// Returns the configured policy of the guard, or one without a guard if the rule `Guard` is switched off.
     pub(super) fn policy(&self) -> GuardPolicy {
         if self.without.is(Rule::Guard) { GuardPolicy::Never } else { GuardPolicy::Auto }
     }

@@ -186,7 +186,7 @@ impl World<'_> {
         self.decide(number, |taker, now, random| taker.on_turn(at_once, now, random))
     }
 
-    /// Removes a client from its line if it is still there and its time is over.
+    /// Removes a client from the line of callers in its process if it is still there and its time is over.
     pub(super) fn stop_lining(&mut self, number: u32) -> Result<(), Failure> {
         let now = self.clients[number as usize].0.now(self.at).boot;
         let until = self.taking[number as usize].as_ref().and_then(|taking| taking.lines_until);
