@@ -1,4 +1,4 @@
-//! Locks and requests for the tables of the rules.
+//! Locks and requests for the tables of cases by which the rules are tested.
 
 use crate::keepalive::{ClientId, KeepAlive};
 use crate::lock::Lock;
@@ -11,7 +11,7 @@ use crate::values::mode::{Mode, Permit, Wanted};
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
-/// The key of most tables.
+/// The key that most of these tables use.
 pub const KEY: Key<'static> = key_of(b"k");
 
 /// Returns the key `name` of the first database.
@@ -19,7 +19,7 @@ pub const fn key_of(name: &[u8]) -> Key<'_> {
     Key { db: 0, name }
 }
 
-/// Returns a node that serves.
+/// Returns a node that is ready to grant: it has started, and nothing guards it.
 pub fn node() -> Node {
     Node::new(10)
 }
@@ -36,7 +36,7 @@ pub fn token(value: u64) -> Token {
     Token::new(value).unwrap()
 }
 
-/// Returns an ACQUIRE of this owner: exclusive, for a second, without a wait.
+/// Returns an ACQUIRE of the owner `name`: exclusive, for a second, without a wait.
 pub fn asks(name: &str) -> Acquire<'_> {
     Acquire {
         owner: owner(name),
@@ -50,18 +50,19 @@ pub fn asks(name: &str) -> Acquire<'_> {
     }
 }
 
-/// Returns a RELEASE of this owner.
+/// Returns a RELEASE by the owner `name`.
 pub fn releases(name: &str) -> Release<'_> {
     Release { owner: owner(name), level: None, token: None }
 }
 
-/// Keeps the lease of "me", of a second, alive from `now` on for `ms` milliseconds and this connection.
+/// Keeps the lease of the owner "me" alive, as KEEPALIVE does: a lease of one second, from `now` on for `ms`
+/// milliseconds, while the connection `client` is open.
 pub fn keep_alive(node: &mut Node, client: u64, ms: u64, now: u64) {
     let keep = KeepAlive::new(ClientId(client), Some(ms), ttl(1_000)).unwrap();
     node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(now).boot);
 }
 
-/// Returns the mode for this permit.
+/// Returns the mode of the permit `number` of `limit` permits.
 pub fn permit(number: u16, limit: u16) -> Mode {
     Mode::Permit(Permit::new(number, limit).unwrap())
 }
@@ -81,14 +82,14 @@ pub fn exclusive(owner: Owner<'_>, note: Note<'_>, token: Token, granted: BootTi
     Lock::Exclusive(Grant::new(owner, note, token, granted, ttl))
 }
 
-/// Returns a lock of "me", granted at 0 ms for 1 000 ms with token 7 and this many holds.
+/// Returns a lock of "me", granted at 0 ms for 1 000 ms with token 7 and `holds` holds.
 pub fn mine(holds: u32) -> Lock {
     let mut lock = exclusive(owner("me"), Note::default(), token(7), BootTime::default(), ttl(1_000));
     lock.grant_mut(GrantId::default()).set_holds(holds);
     lock
 }
 
-/// Returns a lock of "me" that came from outside.
+/// Returns a lock of "me" that is suspect, as after a RESTORE: it can only be released, or end.
 pub fn suspect() -> Lock {
     let mut lock = mine(1);
     lock.mark_suspect();

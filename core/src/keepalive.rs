@@ -1,8 +1,8 @@
 //! Leases that the node renews by itself, each while the connection of its holder is open.
 //!
 //! The lock does not show it: a lease that is kept alive is an ordinary one that is extended in time, as its holder
-//! could extend it. So a replica, a file and a guard need not know of it. A connection, a restart or a promotion ends
-//! the renewing, never the lease.
+//! could extend it. So a replica, a file and a guard need not know that the node renews it. The end of the connection,
+//! a restart or a promotion ends the renewing, never the lease.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::values::time::BootTime;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// The KEEPALIVE of an ACQUIRE: the lease is kept while this connection is open, at most for this time.
+/// The KEEPALIVE of an ACQUIRE: the node renews the lease while the connection `client` is open, for at most `ms`
+/// milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     client: ClientId,
@@ -27,14 +28,14 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// Creates a KEEPALIVE for a lease of `ttl` and the connection `client`, of `ms` milliseconds. `None` stands for a
-    /// word that is not a number.
+    /// Creates a KEEPALIVE of `ms` milliseconds, for a lease of `ttl` and the connection `client`. As `ms`, `None`
+    /// stands for a word that is not a number.
     pub fn new(client: ClientId, ms: Option<u64>, ttl: Ttl) -> Result<Self, Refusal> {
         Ok(Self { client, ms: ttl.keep(ms)? })
     }
 }
 
-/// The holder of a lease that is kept, and its lock.
+/// The owner whose lease the node keeps alive, and the key of its lock.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Holder {
     db: u32,
@@ -48,7 +49,7 @@ impl Holder {
         Self { db, name: name.into(), owner: owner.bytes().into() }
     }
 
-    /// Returns an upper bound of its memory, in bytes.
+    /// Returns an upper bound of the memory that this holder and its lease take, in bytes.
     fn bytes(&self) -> usize {
         self.name.len() + self.owner.len() + KEEPALIVE_BYTES
     }
@@ -57,7 +58,7 @@ impl Holder {
         self.db == key.db && *self.name == *key.name
     }
 
-    /// Returns a holder that sorts before all others of this lock.
+    /// Returns a holder that sorts before all real ones of the lock `key`: the start of a range.
     fn first(Key { db, name }: Key<'_>) -> Self {
         Self { db, name: name.into(), owner: Box::default() }
     }
@@ -67,32 +68,33 @@ impl Holder {
 struct KeptLease {
     client: ClientId,
     ttl: Ttl,
-    /// The time by which the holder had its grant; a later grant is another one.
+    /// The time by which the owner had its grant. A grant that began later is another one, and is not renewed.
     since: BootTime,
-    /// The latest time until which the lease is kept.
+    /// The time at which the node stops renewing: KEEPALIVE has a limit.
     until: BootTime,
     due: BootTime,
-    /// The number of the lease's renewals in a thousand seconds.
+    /// The lease's share of the node's maximum of renewals, counted in renewals in a thousand seconds.
     room: u64,
-    /// True if the lock left its key and has not been found there since: it takes no room.
+    /// True if the lock left its key (DEL, RENAME, ...) and has not been found there since. Then the lease counts for
+    /// nothing in the node's maximum of renewals.
     has_left: bool,
 }
 
 impl KeptLease {
-    /// Returns the room that it takes at present.
+    /// Returns what the lease counts for at present in the node's maximum of renewals.
     fn renewals(&self) -> u64 {
         if self.has_left { 0 } else { self.room }
     }
 }
 
-/// Returns the renewals in a thousand seconds of a lease of `ttl`. One with a long name counts as several: its bytes go to
-/// the AOF each time.
+/// Returns the renewals in a thousand seconds of a lease of `ttl`. A lease with a long key or owner counts as several,
+/// because each renewal writes these bytes to the AOF.
 fn renewals(ttl: Ttl, key: Key<'_>, owner: Owner<'_>) -> u64 {
     let parts = 1 + (key.name.len() + owner.bytes().len()) / RENEWAL_BYTES;
     parts as u64 * RENEWALS_A_TTL * 1_000_000 / u64::from(ttl.ms())
 }
 
-/// A lease to check: it may have to be renewed.
+/// A lease whose check is due: the caller finds out whether it has to be renewed now.
 #[derive(Clone, Debug)]
 pub struct Renewal {
     holder: Arc<Holder>,
@@ -105,7 +107,7 @@ impl Renewal {
         Key { db: self.holder.db, name: &self.holder.name }
     }
 
-    /// Returns the connection that must be open.
+    /// Returns the connection whose end stops the renewing.
     pub fn client(&self) -> ClientId {
         self.kept.client
     }
@@ -115,13 +117,13 @@ impl Renewal {
         Owner::new(&self.holder.owner).expect("an owner when it came")
     }
 
-    /// Returns the time after which a grant is another one.
+    /// Returns the time by which the owner had its grant: a grant that began later is another one.
     pub(crate) fn since(&self) -> BootTime {
         self.kept.since
     }
 
-    /// Returns the length of the renewal at `now` of a lease that ends at `deadline`; `None` if it is no longer
-    /// renewed.
+    /// Returns the length of the renewal at `now` of a lease that ends at `deadline`. `None` if KEEPALIVE asked for no
+    /// more time than the lease already has.
     pub(crate) fn ttl(&self, deadline: BootTime, now: BootTime) -> Option<Ttl> {
         let KeptLease { ttl, until, .. } = self.kept;
         if until.ms_since(deadline) == 0 {
@@ -130,7 +132,7 @@ impl Renewal {
         Ttl::new(Some(until.ms_since(now).min(ttl.ms().into())), ttl.ms()).ok()
     }
 
-    /// Returns the time to renew a lease that ends at `deadline`.
+    /// Returns the time at which a lease that ends at `deadline` has to be renewed.
     pub(crate) fn due(&self, deadline: BootTime) -> BootTime {
         let left_us = u64::from(self.kept.ttl.ms()) * 1_000 * (RENEWALS_A_TTL - 1) / RENEWALS_A_TTL;
         BootTime::from_us(deadline.as_us().saturating_sub(left_us))
@@ -142,25 +144,27 @@ impl Renewal {
 pub struct KeepAlives {
     kept: BTreeMap<Arc<Holder>, KeptLease>,
     due: BTreeSet<(BootTime, Arc<Holder>)>,
-    /// Leases whose locks left their keys, the earliest first; some may have returned or be over.
+    /// Leases whose locks left their keys, the earliest first. Some of the locks may have returned, and some leases may
+    /// be over.
     left: VecDeque<Arc<Holder>>,
     left_bytes: usize,
-    /// The renewals of all leases in a thousand seconds.
+    /// The sum of what all leases count for in the node's maximum, in renewals in a thousand seconds.
     renewals: u64,
 }
 
 impl KeepAlives {
-    /// Returns the number of leases.
+    /// Returns the number of leases that the node keeps alive.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the node keeps no lease alive.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// Returns the milliseconds for which `owner`'s lease, granted at `granted`, is kept from `now` on, if it is kept.
+    /// Returns the milliseconds for which the node still renews `owner`'s lease, counted from `now`. `None` if it does
+    /// not renew the grant that began at `granted`.
     pub fn left_ms(&self, key: Key<'_>, owner: Owner<'_>, granted: BootTime, now: BootTime) -> Option<u64> {
         if self.is_empty() {
             return None;
@@ -176,7 +180,7 @@ impl KeepAlives {
         if is_full && !self.kept.contains_key(&Holder::new(key, owner)) { Err(Refusal::KeepAliveFull) } else { Ok(()) }
     }
 
-    /// Returns the time at which the next lease is checked.
+    /// Returns the time at which the next lease has to be checked.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
         if self.has_too_many_left() { Some(BootTime::default()) } else { self.due.first().map(|(due, _)| *due) }
     }
@@ -186,7 +190,7 @@ impl KeepAlives {
     }
 
     /// Keeps a lease of `ttl` from `now` on, at which `owner` was granted the lock of `key`. A repeated request moves
-    /// the lease to its connection, and the longer of both times counts.
+    /// the lease to the new connection, and the later of both ends counts.
     pub(crate) fn keep(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
         let first = Holder::first(key);
         let same_lock = self.kept.range::<Holder, _>(&first..).next().filter(|(other, _)| other.is_of(key));
@@ -204,8 +208,8 @@ impl KeepAlives {
         self.due.insert((due, holder));
     }
 
-    /// Takes the lease that has been due longest at `now`. Leases whose locks left their keys come first, if there are
-    /// too many. The caller checks it and says what came of it; otherwise it is due again soon.
+    /// Takes the lease whose check has been due longest at `now`. If too many leases have locks that left their keys,
+    /// one of these comes first. The caller checks the lease and reports the result; otherwise it is due again soon.
     pub(crate) fn take_due(&mut self, now: BootTime) -> Option<Renewal> {
         let left = self.take_left();
         let due = || self.due.first().filter(|(due, _)| *due <= now).map(|(_, holder)| Arc::clone(holder));
@@ -216,7 +220,7 @@ impl KeepAlives {
         Some(renewal)
     }
 
-    /// Takes a lease whose lock left its key and may have returned, if there are too many.
+    /// Takes a lease whose lock left its key and may have returned. `None` unless such leases are too many.
     fn take_left(&mut self) -> Option<Arc<Holder>> {
         while self.has_too_many_left() {
             let holder = self.left.pop_front()?;
@@ -228,7 +232,8 @@ impl KeepAlives {
         None
     }
 
-    /// Schedules the next check.
+    /// Schedules the next check of this lease for the time `due`. Its lock was found in the key, so it counts in the
+    /// maximum again.
     pub(crate) fn look_at(&mut self, renewal: &Renewal, due: BootTime) {
         if let Some(kept) = self.kept.get_mut(&renewal.holder) {
             self.due.remove(&(kept.due, Arc::clone(&renewal.holder)));
@@ -240,8 +245,8 @@ impl KeepAlives {
         }
     }
 
-    /// Notes that the lock left `key`, by whatever command. Its leases take no room, unless they are found there again
-    /// at their next renewal.
+    /// Notes that the lock left `key`, by whatever command. Its leases count for nothing in the node's maximum until
+    /// their next check finds the lock there again.
     #[inline(always)]
     pub(crate) fn left(&mut self, key: Key<'_>) {
         if !self.is_empty() {
@@ -249,7 +254,7 @@ impl KeepAlives {
         }
     }
 
-    /// Notes that all locks of a database left their keys; `None` stands for all databases.
+    /// Notes that all locks of the database `db` left their keys; `None` stands for all databases.
     pub(crate) fn flushed(&mut self, db: Option<u32>) {
         let first = Holder::first(Key { db: db.unwrap_or(0), name: b"" });
         self.leave(|holder| db.is_none_or(|db| holder.db == db), &first);
@@ -266,12 +271,12 @@ impl KeepAlives {
         }
     }
 
-    /// Stops keeping the lease.
+    /// Stops renewing this lease.
     pub(crate) fn end(&mut self, renewal: &Renewal) {
         self.remove(&renewal.holder);
     }
 
-    /// Notes that the grant of `owner` ended.
+    /// Notes that the grant of `owner` ended, so that its lease is no longer renewed.
     #[inline(always)]
     pub(crate) fn ended(&mut self, key: Key<'_>, owner: &[u8]) {
         if !self.is_empty() {
@@ -284,8 +289,9 @@ impl KeepAlives {
         self.remove(&Holder { db: key.db, name: key.name.into(), owner: owner.into() });
     }
 
-    /// Notes that a repeated request of `owner` is answered with its grant of the time `granted`. A lease that was kept
-    /// before belongs to another grant, whose lock left the key by SWAPDB or RENAME. It is no longer kept.
+    /// Notes that a repeated request of `owner` was answered with a grant that began at `granted`. A lease that is kept
+    /// alive since before that belongs to another grant, whose lock left the key by SWAPDB or RENAME. The node stops
+    /// renewing it.
     #[inline]
     pub(crate) fn end_earlier(&mut self, key: Key<'_>, owner: Owner<'_>, granted: BootTime) {
         if !self.is_empty() {
@@ -303,7 +309,7 @@ impl KeepAlives {
         Some(kept)
     }
 
-    /// Stops keeping all leases: the node now follows a master.
+    /// Stops renewing all leases, because the node now follows a master.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,10 +1,11 @@
 //! A node's knowledge of its set, and how nodes agree on the next version.
 //!
 //! Agreement is Paxos (Lamport, "Paxos made simple", 2001), once for each version, with the members of the version
-//! before as acceptors. A changer has its ballot promised by a majority. It then proposes the list of the highest
-//! earlier ballot, or its own if there is none, and has that accepted by a majority. So two concurrent changers, or one
-//! that died half-way, cannot give one version two lists. A node learns the version when it is *decided*, and from then
-//! on accepts nothing from clients of older ones.
+//! before as acceptors. A client that changes the set chooses a ballot, and asks a majority to promise that they accept
+//! nothing of a smaller one. It then proposes the list that they accepted with the highest earlier ballot, or its own
+//! if there is none, and has that accepted by a majority. So two concurrent changers, or one that died half-way, cannot
+//! give one version two lists. A node learns the version when it is *decided*, and from then on accepts nothing from
+//! clients of older ones.
 //!
 //! The promise, the accepted list and the decision are on the disk before they are answered. A node that lost its state
 //! file has another id, so it is not a member.
@@ -14,32 +15,33 @@ use palisade_quorum::{Accepted, Ballot, Member, Members};
 use crate::refusal::Refusal;
 use crate::values::time::BootTime;
 
-/// A node's knowledge of its set.
+/// A node's knowledge of its set: which version is decided, and what it promised for the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Membership {
     saved: SavedMembership,
-    /// The time until which leases of clients with older versions may run.
+    /// The time until which leases of clients that used older versions of the set may run.
     unsettled_until: BootTime,
 }
 
-/// The part that is on the disk.
+/// The part of a [`Membership`] that is in the state file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SavedMembership {
     /// The latest decided version that the node knows.
     pub decided: Members,
-    /// The smallest ballot with which the node still takes part in an attempt for the next version.
+    /// The smallest ballot that the node still accepts for the next version: it promised so.
     pub promised: Ballot,
     /// The list that the node accepted as the next version.
     pub accepted: Option<Accepted>,
 }
 
 impl Membership {
-    /// Restores the membership of a node that starts at `now`. Leases of up to `longest_ms` may still run.
+    /// Restores what a node that starts at `now` knew of its set. Leases of up to `longest_ms` that clients of older
+    /// versions have may still run.
     pub fn restore(saved: SavedMembership, longest_ms: u32, now: BootTime) -> Self {
         Self { saved, unsettled_until: now.plus_ms(longest_ms) }
     }
 
-    /// Returns the part that a later incarnation must know.
+    /// Returns the part that goes into the state file, for a later incarnation.
     pub fn saved(&self) -> &SavedMembership {
         &self.saved
     }
@@ -49,22 +51,22 @@ impl Membership {
         &self.saved.decided
     }
 
-    /// Returns whether a client with this version may ask for locks.
+    /// Returns whether a client that uses this version of the set may ask for locks.
     pub fn admits(&self, version: u64) -> bool {
         version >= self.saved.decided.version
     }
 
     /// Returns the milliseconds until all leases of older versions have ended here; 0 if they have.
     pub fn unsettled_ms(&self, now: BootTime) -> u64 {
-        // The first version has the nodes that clients of version 0 have: the two count as one.
+        // Version 1 has the nodes that clients without a version (0) already use, so leases of those count as its own.
         if self.saved.decided.version <= 1 || now > self.unsettled_until {
             return 0;
         }
         self.unsettled_until.ms_since_rounded_up(now).max(1)
     }
 
-    /// Promises, as the server `own`, to take part in no attempt for `version` with a smaller ballot. Returns the list
-    /// that it accepted before.
+    /// Promises, as the node `own`, to ignore attempts for `version` that have a smaller ballot. Returns the list that
+    /// it accepted for this version before, if any.
     ///
     /// # Errors
     /// As [`Membership::accept`].
@@ -80,10 +82,11 @@ impl Membership {
         Ok(self.saved.accepted.as_ref())
     }
 
-    /// Accepts `list` for `version`, as the server `own`.
+    /// Accepts `list` as the set's next version, as the node `own`.
     ///
     /// # Errors
-    /// `OLDMEMBERS`, `OUTBID`, `UNSETTLED`, `NOTMEMBER`; `ERR` if the lists do not differ by exactly one node.
+    /// `OLDMEMBERS`, `OUTBID`, `UNSETTLED`, `NOTMEMBER`; `ERR` if the list does not differ from the version before by
+    /// exactly one node.
     pub fn accept(
         &mut self,
         version: u64,
@@ -93,7 +96,8 @@ impl Membership {
         now: BootTime,
     ) -> Result<(), Refusal> {
         self.takes_part(version, ballot, own, now)?;
-        // No list of version 0 is known: the founder of the set names its nodes.
+        // No node knows a list of version 0, so version 1 is compared with nothing: who creates the set names its
+        // nodes.
         if version > 1 && !self.saved.decided.is_next_to(&list) {
             return Err(Refusal::MembersApart);
         }
@@ -119,8 +123,8 @@ impl Membership {
         }
     }
 
-    /// Records that `members` were decided as the set. Clients of older versions are refused from now on; their leases
-    /// of up to `longest_ms` may still run. Returns whether the decision is new.
+    /// Records that the set decided on `members`. Clients of older versions are refused from now on; their leases of up
+    /// to `longest_ms` may still run. Returns whether the node did not know the decision before.
     ///
     /// # Errors
     /// `OLDMEMBERS`: the node knows a later version, or another list of this one.

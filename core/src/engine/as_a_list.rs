@@ -13,13 +13,14 @@ use crate::refusal::Refusal;
 use crate::request::{Conversion, Known};
 use crate::values::mode::{Mode, Wanted};
 
-/// A small number, so that random steps reach it.
+/// The number of consecutive unused turns after which the longest wait comes first: small, so that random steps reach
+/// it.
 const UNUSED_MAX: u32 = 2;
 
-/// The length of a reservation, in milliseconds.
+/// The length of a reservation in these tests, in milliseconds.
 const KEPT_MS: u64 = 20;
 
-/// The requested modes, the exclusive one first.
+/// The modes that requests ask for; a run uses the first few of them.
 const WANTED: [Wanted; 6] = [
     Wanted::Exclusive,
     Wanted::Shared,
@@ -29,7 +30,7 @@ const WANTED: [Wanted; 6] = [
     Wanted::Permit { limit: 3, number: Some(2) },
 ];
 
-/// A grant, or a reservation.
+/// A grant, or a reservation, in the simple implementation.
 #[derive(Clone, Copy, Debug)]
 struct ListedGrant {
     owner: u8,
@@ -50,12 +51,12 @@ struct ListedWaiter {
     place: u64,
 }
 
-/// The simple implementation: lists, searched from the front.
+/// The simple implementation: grants, reservations and requests in lists that are searched from the front.
 #[derive(Default)]
 struct Plain {
     grants: Vec<ListedGrant>,
     kept: Vec<ListedGrant>,
-    /// The number of consecutive unused turns.
+    /// The number of consecutive turns that nobody used.
     unused: u32,
     queue: Vec<ListedWaiter>,
 }
@@ -79,7 +80,7 @@ impl Plain {
         }
     }
 
-    /// Returns the next request without a reservation, if it can have the lock.
+    /// Returns the first request without a reservation, with its mode, if it can have the lock now.
     fn first(&self) -> Option<(ListedWaiter, Mode)> {
         let longest = self.queue.iter().min_by_key(|waiter| waiter.id)?;
         let first = if self.unused < UNUSED_MAX { &self.queue[0] } else { longest };
@@ -105,7 +106,7 @@ impl Plain {
         wanted.modes().find(|&mode| self.goes_with(mode, &self.grants) && self.goes_with(mode, &others))
     }
 
-    /// Returns the mode in which a new request may have the lock.
+    /// Returns the mode in which a new request of `owner` would get the lock at once, if it would.
     fn claim(&self, owner: u8, wanted: Wanted) -> Option<Mode> {
         match self.turn_of(owner) {
             Some(mode) if wanted.is(mode) => self.goes_with(mode, &self.grants).then_some(mode),
@@ -118,7 +119,7 @@ impl Plain {
         self.grants.iter().find(|grant| grant.owner == owner).map(|grant| grant.mode)
     }
 
-    /// Ends the reservations for which `such` is true.
+    /// Ends the reservations for which `such` returns true.
     fn end_turns(&mut self, such: impl Fn(&ListedGrant) -> bool) {
         let before = self.kept.len();
         self.kept.retain(|kept| !such(kept));
@@ -160,7 +161,7 @@ impl Plain {
         self.queue.insert(at, ListedWaiter { ticket, id, owner, wanted, ttl, until, place });
     }
 
-    /// Converts the grant of `owner` if possible, and returns whether it was.
+    /// Converts the grant of `owner` if possible; returns whether it did.
     fn convert(&mut self, owner: u8, to: Conversion) -> bool {
         let is_alone = self.grants.len() == 1 && self.kept.iter().all(|kept| kept.owner == owner);
         let Some(own) = self.grants.iter_mut().find(|grant| grant.owner == owner) else { return false };
@@ -177,7 +178,8 @@ impl Plain {
     }
 }
 
-/// The engine and the plain lists, with the open requests and the watchers: each watcher's known state, and its end.
+/// The engine and the simple implementation side by side. Also the requests that are open, and for each watcher its id,
+/// its known state and its end.
 struct Both {
     key: Key,
     plain: Plain,
@@ -187,7 +189,7 @@ struct Both {
 
 type Checked = Result<(), TestCaseError>;
 
-/// A step: the action, the owner, and times in milliseconds.
+/// A random step: a number for the action and one for the owner; times in milliseconds.
 #[derive(Clone, Copy)]
 struct Does {
     what: u8,
@@ -232,7 +234,7 @@ impl Both {
                 prop_assert_eq!(key.annotate(&who.to_string()).unwrap() != Reply::Null, held);
             }
             7 => {
-                // A present grant, or a past one.
+                // Names a present grant, or one that has ended.
                 let grant = key.lock.as_ref().map(|lock| lock.grants().nth(usize::from(who) % lock.len()).unwrap().1);
                 let sequence = |grant: &Grant| (ttl_ms < 40).then(|| grant.note_sequence());
                 let known = grant.map_or(Known::Free, |grant| Known::Grant(grant.token(), sequence(grant)));
@@ -294,7 +296,7 @@ impl Both {
         Ok(())
     }
 
-    /// Disconnects the client at this place, of the watchers or of the waiters.
+    /// Disconnects a client: the watcher with the number `place` (`watches`), or the waiting one.
     fn go_away(&mut self, place: usize, watches: bool) -> Checked {
         if watches && let Some((id, ..)) = self.watchers.get(place).copied() {
             prop_assert!(self.key.node.stop_watching(WaiterId(id)));
@@ -307,7 +309,7 @@ impl Both {
         Ok(())
     }
 
-    /// Returns whether a watcher's known state is the lock's present one.
+    /// Returns whether the lock is still in the state that a watcher knows.
     fn is_known(&self, known: Known) -> bool {
         let grants = self.key.lock.iter().flat_map(|lock| lock.grants()).map(|(_, grant)| grant);
         let mut live = grants.filter(|grant| at(self.key.now).boot <= grant.deadline());
@@ -321,7 +323,7 @@ impl Both {
         }
     }
 
-    /// Checks that each watcher was answered once, and truthfully.
+    /// Checks that each watcher was answered once, and rightly.
     fn check_watchers(&mut self) -> Checked {
         let (mut told, mut told_nothing, mut left) = (vec![], vec![], vec![]);
         for (id, known, until) in std::mem::take(&mut self.watchers) {
@@ -334,7 +336,7 @@ impl Both {
         self.watchers = left;
         let key = &mut self.key;
         prop_assert_eq!(key.node.watching().len(), self.watchers.len());
-        // A watcher whose time ended in this step may have had either answer.
+        // If a watcher's time ended in this step, it may have received a change or the end of its time.
         let all = |mut one: Vec<u64>, other: &[u64]| {
             one.extend(other);
             one.sort();
@@ -347,7 +349,7 @@ impl Both {
         Ok(())
     }
 
-    /// Checks holders and order, and that every request has a scheduled moment.
+    /// Checks holders and order, and that the node has planned when to serve the requests that are left.
     fn check(&self) -> Checked {
         let (key, plain) = (&self.key, &self.plain);
         let mut holders: Vec<_> =
@@ -366,8 +368,8 @@ impl Both {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// Compares queue and lock with the simple implementation: the same holders, the same order, and one answer for
-    /// each request.
+    /// Compares the engine with the simple implementation: the holders, the order of the queue, and one answer for each
+    /// request are the same.
     #[test]
     fn as_a_plain_list_would(
         modes in 1..=WANTED.len(),
@@ -378,8 +380,8 @@ proptest! {
         let mut both = Both::new();
         for (what, who, ttl_ms, wait_ms, ticket, wanted) in steps {
             both.key.wanted = WANTED[wanted % modes];
-            // The engine notices the end of a lease up to a tick later than the lists do. So leases end two
-            // milliseconds before other events.
+            // The engine notices the end of a lease up to a tick later than the lists do. So all times are even, and
+            // leases end two milliseconds before other events.
             both.step(Does { what, who, ttl_ms: 2 * ttl_ms, wait_ms: 2 * wait_ms, ticket })?;
             both.check_watchers()?;
             both.check()?;

@@ -1,4 +1,4 @@
-//! The context of a request, shared by its stages.
+//! The context of a request while its stages run.
 
 use super::step::Finding;
 use crate::history::ending::Ending;
@@ -9,7 +9,7 @@ use crate::node::Node;
 use crate::values::key::Key;
 use crate::values::time::Now;
 
-/// The key and its content, the answer to the previous step, the node and the time.
+/// The input of a stage: the key and its content, the answer to the previous step, the node and the time.
 pub(super) struct At<'a> {
     pub key: Key<'a>,
     pub held: Option<&'a mut Lock>,
@@ -19,12 +19,12 @@ pub(super) struct At<'a> {
 }
 
 impl At<'_> {
-    /// Enters the lock in the key, if there is one, in the table of deadlines.
+    /// Adds the lock in the key to the table of deadlines, if there is a lock.
     pub fn schedule_expiry(&mut self) {
         self.node.schedule_expiry(self.key, self.held.as_deref_mut());
     }
 
-    /// Reports `happened` to the history, about the grant `id` of the lock in the key.
+    /// Reports to the history that `happened` happened to the grant `id` of the lock in the key.
     #[inline(always)]
     pub fn notice(&mut self, id: GrantId, happened: Happened) {
         if let Some(lock) = self.held.as_deref() {
@@ -32,7 +32,8 @@ impl At<'_> {
         }
     }
 
-    /// Removes a grant from a lock with several, and reports its `ending`. `None` if it is the only one.
+    /// Removes a grant from a lock with several, and reports to the history that it ended by `ending`. `None` if it is
+    /// the only grant.
     pub fn take(&mut self, id: GrantId, ending: Ending) -> Option<Box<Grant>> {
         let lock = self.held.as_deref_mut()?;
         let (mode, grant) = (lock.mode(id), lock.take(id)?);

@@ -13,8 +13,8 @@ use crate::values::limits::DISK_WAIT_MS;
 use crate::values::time::Now;
 
 impl Run<'_> {
-    /// Answers with the refusal, unless it is temporary: the state file may be on the disk by now, and a request that
-    /// is willing to wait joins the queue.
+    /// Answers with the refusal, unless waiting may help: the state file may be on the disk by now, and a request that
+    /// allows time to wait joins the queue.
     #[cold]
     pub(super) fn refuse(&mut self, refusal: Refusal, at: &mut At<'_>) -> Option<Step> {
         if refusal == Refusal::NotYet && !self.asked_disk {
@@ -38,13 +38,13 @@ impl Run<'_> {
     pub(super) fn asker_said(&mut self, for_disk: bool, at: &At<'_>) -> Option<Step> {
         match self.may_wait(at) {
             Ok(user) => self.then(Stage::Blocked { for_disk, user }, Step::Block),
-            // The request waited for nothing but the state file.
+            // The request only had to wait for the state file, so it is answered that the disk is the reason.
             Err(_) if for_disk => self.answer(Err(Refusal::NotYet)),
             Err(refusal) => self.answer(Err(refusal)),
         }
     }
 
-    /// Returns the user of the request. Refuses if the queue has no room for it.
+    /// Returns the user who sent the request. Refuses if the queue has no room for it.
     fn may_wait(&self, at: &At<'_>) -> Result<UserId, Refusal> {
         let asker = match at.said {
             Finding::Asks(asker) => asker,
@@ -58,8 +58,8 @@ impl Run<'_> {
         at.node.ensure_may_wait(self.key, about, asker).map(|()| asker.user)
     }
 
-    /// Joins the queue if the client is blocked, and is answered later. A client that cannot be blocked does not wait
-    /// for the disk either.
+    /// Joins the queue if the server has blocked the client; the answer comes later. If it could not block the client,
+    /// nothing waits, not even for the disk.
     #[cold]
     pub(super) fn blocked(&mut self, user: UserId, for_disk: bool, at: &mut At<'_>) -> Option<Step> {
         if let Finding::Blocked(id) = at.said
@@ -72,7 +72,7 @@ impl Run<'_> {
         self.answer(if cannot_wait { Err(Refusal::NotYet) } else { Ok(Reply::Later) })
     }
 
-    /// Takes a place in the queue, under the id of the blocked client.
+    /// Adds the waiter to the queue, under the id of the blocked client.
     fn join(&mut self, mut waiter: Waiter, ticket: Option<Ticket>, for_disk: bool, at: &mut At<'_>) {
         self.touches_queue = true;
         let now = at.now.boot;
@@ -82,17 +82,17 @@ impl Run<'_> {
         let is_joint = matches!(held, Some(Lock::Joint(_)));
         waiter.is_at_hand |= is_own && is_joint;
         let is_first = at.node.queues().join(self.key, waiter, ticket);
-        // A ticket may put the request before all others, and it may be compatible with the holders of a joint lock.
+        // A ticket may put the request first in the queue, and it may be compatible with the holders of a joint lock.
         let may_join = is_joint && is_first;
-        // The lock is free or the requester's own, yet the request has to wait: no event on the key would lead to its
-        // turn.
+        // The lock is free, or the requester's own, yet the request has to wait. No event on the key would cause a look
+        // at the queue, so this plans one.
         if for_disk || !is_others || may_join {
             at.node.waiting.wake_at(self.key, now);
         }
     }
 }
 
-/// Builds the waiter for `request`, with its ticket.
+/// Builds the waiter for `request`, with its ticket. `None` for a request that never waits.
 fn waiter(request: &Request<'_>, id: WaiterId, for_disk: bool, now: Now) -> Option<(Waiter, Option<Ticket>)> {
     match *request {
         Request::Acquire(Acquire { owner, ttl, wanted, retry, fence, note, patience, behind }) => {

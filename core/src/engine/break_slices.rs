@@ -1,4 +1,4 @@
-//! A BREAK of grants that are held together: one after the other, in slices if there are many.
+//! A BREAK of grants that share a token: it ends one after the other, in slices if there are many.
 
 use super::at::At;
 use super::passing::Passing;
@@ -15,8 +15,8 @@ use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::token::Token;
 
 impl Run<'_> {
-    /// Removes a grant with this token, or the whole lock if it is the last grant. After `left` grants the next slice
-    /// continues.
+    /// Removes a grant with this token, or the whole lock if it is the last grant. When `left` more grants have been
+    /// removed, the next slice continues.
     #[inline(never)]
     pub(super) fn break_one(&mut self, token: Token, left: usize, at: &mut At<'_>) -> Option<Step> {
         let by = if let Request::BreakOn(_) = self.request { By::Itself } else { By::Command };
@@ -47,8 +47,8 @@ impl Run<'_> {
         self.answer(Ok(Reply::Later))
     }
 
-    /// Begins the next slice of a BREAK. The slice before it left grants with the token; if the lock is gone, it may be
-    /// under another name now, or on another node.
+    /// Begins the next slice of a BREAK, which had grants left with its token. If the lock is gone, it may be under
+    /// another name now, or on another node: the client is refused.
     pub(super) fn begin_slice(&mut self, breaking: &Breaking, at: &mut At<'_>) -> Option<Step> {
         self.touches_queue = true;
         if at.held.is_some() {
@@ -58,7 +58,7 @@ impl Run<'_> {
         self.serve_queue(By::Itself, Reply::Null, at)
     }
 
-    /// Ends the lock, and with it every BREAK of its grants that was in progress.
+    /// Ends the lock. Every BREAK in progress on this lock is done by that, and its client is answered.
     pub(super) fn end_broken(&mut self, by: By, token: Token, node: &mut Node) -> Option<Step> {
         let breaks = std::mem::take(&mut node.breaking).into_iter();
         let (done, others): (Vec<_>, Vec<_>) = breaks.partition(|breaking| breaking.key() == self.key);
@@ -68,7 +68,7 @@ impl Run<'_> {
         self.go_on(Stage::Passes(Passing::ended(Event::Broken, by), Reply::Token(token)))
     }
 
-    /// Answers the client whose BREAK ends with this slice.
+    /// Answers the client of this BREAK, if the request is a later slice of it: no grant is left.
     fn tell_broken(&mut self, node: &mut Node) {
         if let Request::BreakOn(breaking) = self.request {
             node.has_broken(breaking);

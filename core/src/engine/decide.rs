@@ -1,4 +1,4 @@
-//! Calls the rules, and turns their outcomes into steps.
+//! Calls the rule of a command, and turns its outcome into steps.
 
 use super::at::At;
 use super::passing::Passing;
@@ -87,7 +87,7 @@ impl Run<'_> {
         }
     }
 
-    /// Calls the rule of BREAK. If more than one slice is needed, the client is blocked first.
+    /// Calls the rule of BREAK. If it takes more than one slice, the client is blocked first.
     fn decide_break(&mut self, asked: Option<Token>, at: &mut At<'_>) -> Option<Step> {
         if let Some(token) = asked.filter(|&token| takes_slices(at.held.as_deref(), token, at.now)) {
             return self.then(Stage::BreaksLater(token), Step::Block);
@@ -117,7 +117,7 @@ impl Run<'_> {
                     self.stage = Stage::Stored(token, number);
                     Step::Replace
                 } else {
-                    // Nothing else runs before the lock is in the key, so its deadline may be entered already.
+                    // Nothing else runs before the lock is in the key, so its deadline may be in the table already.
                     node.schedule_expiry(self.key, Some(&mut lock));
                     self.stage = Stage::Answers(Ok(Reply::Granted(token, number)));
                     Step::Store(Event::Acquired)
@@ -166,13 +166,14 @@ impl Run<'_> {
             Released::Left(own) => self.leave(own, at),
             Released::Lowered(own, left) => self.changed(own, None, Reply::Holds(left), at),
             Released::Unchanged(left) => self.answer(Ok(Reply::Holds(left))),
-            // The caller may have had a reservation instead, which has ended now.
+            // The owner may have had a reservation instead of a grant. It has ended now, so the next request may be
+            // served.
             Released::NotHeld => self.serve_queue(By::Command, Reply::Null, at),
         }
     }
 
     /// Calls the rule of EXTEND, and acts on its outcome.
-    // A function of its own: in one piece with ACQUIRE and RELEASE it would slow them down.
+    // A function of its own: in one function with ACQUIRE and RELEASE it would slow these down.
     #[inline(never)]
     pub(super) fn decide_extension(
         &mut self,
@@ -195,12 +196,12 @@ impl Run<'_> {
         };
         at.notice(own, Happened::Converted);
         at.schedule_expiry();
-        // Waiting requests may join it now.
+        // Waiting requests may get the lock in its new mode.
         self.serve_queue(By::Command, Reply::Token(token), at);
         Some(Step::Changed(Some(Event::Converted), own))
     }
 
-    /// Removes the grant of one of several holders, which gave back its last hold.
+    /// Removes the grant of an owner that gave back its last hold, while others hold the lock too.
     #[inline(never)]
     fn leave(&mut self, own: GrantId, at: &mut At<'_>) -> Option<Step> {
         self.ended = at.take(own, Ending::Released);
@@ -209,7 +210,7 @@ impl Run<'_> {
     }
 }
 
-/// Returns the reply for the grant `id`.
+/// Returns the reply to an ACQUIRE that has the grant `id`.
 fn granted(held: Option<&Lock>, id: GrantId) -> Reply {
     held.map_or(Reply::Null, |lock| Reply::Granted(lock.grant(id).token(), lock.mode(id).number()))
 }

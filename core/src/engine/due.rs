@@ -1,4 +1,4 @@
-//! Events that no command causes: waits that are over, queues to check, leases that end.
+//! Events that no command causes: waits that have timed out, queues to check, leases that end.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::queue::waiting::Answer;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// Work that is due for one key; [`super::Run`] performs it.
+/// Work on one key that is due now; [`super::Run`] performs it.
 #[derive(Debug)]
 pub enum Work {
-    /// A queue to check, by database and name.
+    /// A queue to check, by the database and name of its key.
     Look(u32, Arc<[u8]>),
-    /// A lease that may have to be renewed.
+    /// A lease that is kept alive, and may have to be renewed.
     Renew(Renewal),
-    /// A BREAK of many grants that continues.
+    /// A BREAK of many grants, which continues with its next slice.
     Break(Breaking),
     /// A lease that has ended.
     Expire(Due),
@@ -65,35 +65,37 @@ impl Node {
         planned.into_iter().flatten().min()
     }
 
-    /// Answers the request whose wait has been over longest at `now`; returns false if there is none. No key changes,
+    /// Answers the request whose wait timed out first, if one has at `now`; returns false if none has. No key changes,
     /// so this also happens when the node may not write.
     pub fn time_out(&mut self, now: BootTime) -> bool {
         self.queues().time_out(now)
     }
 
-    /// Answers the client of `breaking`: no grant with its token is left.
+    /// Answers the client of `breaking` that all is done: no grant with its token is left.
     pub fn has_broken(&mut self, breaking: &Breaking) {
         self.waiting.tell(breaking.client, Answer::Broken(breaking.token));
     }
 
-    /// Returns whether this client waits for the end of a BREAK in slices.
+    /// Returns whether this client waits for the end of its BREAK, which is done in slices.
     pub fn is_breaking(&self, client: WaiterId) -> bool {
         self.breaking.iter().any(|breaking| breaking.client == client)
     }
 
-    /// Removes the watcher whose time has been over longest at `now`, so that the driver can answer it. No key changes.
+    /// Removes the watcher whose time ended first, if one has at `now`, so that the driver can answer it. No key
+    /// changes.
     pub fn take_watcher_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         self.watching.take_timed_out(now)
     }
 
-    /// Removes the watched lock that has been due for a check longest at `now` (see [`Node::take_told`]).
+    /// Removes the watched lock whose check has been due longest at `now`, and returns its database and name. The
+    /// driver then answers the watchers of [`Node::take_told`].
     pub fn take_watch_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
         self.watching.pop_due(now)
     }
 
-    /// Removes the work on a key that has been due longest at `now`. Queues come first, since a check of one may serve
-    /// a request. If `may_answer` is false, queues are left out, and their requests are answered later. A lease that is
-    /// kept alive is renewed before any lease is found to have ended.
+    /// Removes and returns the work that has been due longest at `now`. Queues come first, since a look at one may
+    /// serve a request. If `may_answer` is false, queues are left for later. A lease that is kept alive is renewed
+    /// before any lease is found to have ended.
     pub fn take_due(&mut self, now: BootTime, may_answer: bool) -> Option<Work> {
         let look = if may_answer { self.waiting.pop_due(now) } else { None };
         look.map(|(db, name)| Work::Look(db, name))

@@ -1,4 +1,4 @@
-//! A driver in memory, for tests of what happens to one key.
+//! A driver in memory, for tests of what happens to one key and its queue.
 
 use std::collections::BTreeMap;
 
@@ -19,36 +19,36 @@ use crate::values::token::Token;
 
 const BOOT: BootId = BootId([0; 16]);
 
-/// An upper bound on the steps of any request.
+/// The largest number of steps that a request may take. More mean an endless loop.
 const STEPS_MAX: usize = 1_000;
 
-/// The key `k` of one node, and its server.
+/// The key `k` of one node, with the server's part in memory.
 pub struct Key {
     pub node: Node,
-    /// The key's content.
+    /// The lock in the key, if there is one.
     pub lock: Option<Lock>,
-    /// The content of other keys.
+    /// The locks in other keys, by name.
     pub others: BTreeMap<Vec<u8>, Lock>,
-    /// The key's content on a replica that received every change.
+    /// The lock that a replica has which received every change of the key.
     replica: Option<Lock>,
-    /// The mode of requests.
+    /// The mode that requests of this fixture ask for.
     pub wanted: Wanted,
-    /// The proposed token.
+    /// The token that requests of this fixture propose.
     pub fence: Option<Token>,
-    /// Milliseconds since boot.
+    /// The present time, in milliseconds since boot.
     pub now: u64,
-    /// Replaces the server's answer to a question, unless it returns `None`.
+    /// Replaces the server's answer to a question. If it returns `None`, the usual answer counts.
     pub says: fn(Question) -> Option<Finding>,
-    /// True if clients can be blocked.
+    /// True if the server can block clients.
     pub blocks: bool,
     /// The steps of the latest request.
     pub steps: Vec<Step>,
     next_id: u64,
-    /// Watchers that received a change.
+    /// The ids of watchers that received a change, until the test takes them.
     pub told: Vec<u64>,
-    /// Watchers whose time ran out.
+    /// The ids of watchers whose time ended without a change.
     pub told_nothing: Vec<u64>,
-    /// The number of later slices of a BREAK.
+    /// The number of slices, after the first, that BREAKs have taken.
     pub slices: usize,
 }
 
@@ -74,27 +74,27 @@ impl Key {
         }
     }
 
-    /// Returns the key with a lock that "a" holds for a second.
+    /// Returns the key with a lock that "a" holds for one second.
     pub fn held() -> Self {
         let mut key = Self::new();
         key.acquire("a", 1_000, 0).unwrap();
         key
     }
 
-    /// Returns the key with that lock and a queue. These owners wait for 5 s, to hold it for a second; their ids are
-    /// returned.
+    /// Returns the same, and these owners wait for the lock in this order: each for 5 s, to hold it for one second.
+    /// Also returns the ids of their requests.
     pub fn with_queue<const N: usize>(names: [&str; N]) -> (Self, [u64; N]) {
         let mut key = Self::held();
         let ids = names.map(|name| key.acquire(name, 1_000, 5_000).unwrap().unwrap());
         (key, ids)
     }
 
-    /// Performs `request` for the key.
+    /// Performs `request` for the key `k`, and returns the answer.
     pub fn perform(&mut self, request: &Request<'_>) -> Result<Reply, Refusal> {
         self.perform_for(b"k", request)
     }
 
-    /// Performs `request` for the key `name`.
+    /// Performs `request` for the key `name`, and returns the answer.
     pub fn perform_for(&mut self, name: &[u8], request: &Request<'_>) -> Result<Reply, Refusal> {
         let mut held = if name == b"k" { self.lock.take() } else { self.others.remove(name) };
         let answer = self.steps_of(name, &mut held, request);
@@ -112,7 +112,7 @@ impl Key {
         let (mut run, mut said) = (Run::new(key, request), Finding::Yes);
         self.steps.clear();
         if name == b"k" && held.is_none() {
-            // Tests also delete the key.
+            // The test itself deleted the key, so the replica has nothing either.
             self.replica = None;
         }
         for _ in 0..STEPS_MAX {
@@ -159,7 +159,7 @@ impl Key {
         panic!("{request:?} is never done")
     }
 
-    /// Checks that the node counts exactly the present waiters and watchers.
+    /// Checks that the node's counts are those of the present waiters and watchers.
     fn assert_counted(&self) {
         let (waiting, watching) = (&self.node.waiting, &self.node.watching);
         for (load, count) in [(waiting.loads().all(), waiting.len()), (watching.loads().all(), watching.len())] {
@@ -167,7 +167,7 @@ impl Key {
         }
     }
 
-    /// Sends a change to the replica.
+    /// Applies the record of a change, which `write` makes, to the replica's key.
     fn tell(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>, BootTime)) {
         if name != b"k" {
             return;
@@ -192,12 +192,12 @@ impl Key {
         WaiterId(self.next_id - 1)
     }
 
-    /// Acquires; returns the request's id if it queues.
+    /// Performs an ACQUIRE of the owner `name`. Returns the request's id if it waits in the queue.
     pub fn acquire(&mut self, name: &str, ttl_ms: u64, wait_ms: u64) -> Result<Option<u64>, Refusal> {
         self.ask(name, ttl_ms, wait_ms, false)
     }
 
-    /// Acquires with RETRY; returns the request's id if it queues.
+    /// Performs an ACQUIRE with RETRY of the owner `name`. Returns the request's id if it waits in the queue.
     pub fn acquire_again(&mut self, name: &str, ttl_ms: u64, wait_ms: u64) -> Result<Option<u64>, Refusal> {
         self.ask(name, ttl_ms, wait_ms, true)
     }
@@ -209,12 +209,13 @@ impl Key {
         Ok((answer == Reply::Later).then(|| self.next_id - 1))
     }
 
-    /// Waits for a turn; returns the answer, and the request's id if it queues.
+    /// Performs a LOCK.WAIT of the owner `name`. Returns the answer, and the id of the request, by which a later answer
+    /// is found.
     pub fn wait(&mut self, name: &str, wait_ms: u64, ticket: Option<u64>) -> Result<(Reply, u64), Refusal> {
         self.wait_for(b"k", name, wait_ms, ticket)
     }
 
-    /// Waits for a turn at the key `key`, as [`Key::wait`].
+    /// Performs a LOCK.WAIT, as [`Key::wait`], for the key `key`.
     pub fn wait_for(
         &mut self,
         key: &[u8],
@@ -238,7 +239,7 @@ impl Key {
         Ok((answer, if answer == Reply::Later { self.next_id - 1 } else { 0 }))
     }
 
-    /// Releases; returns the number of holds left.
+    /// Performs a RELEASE of the owner `name`; returns the number of holds left, or `None` if it held nothing.
     pub fn release(&mut self, name: &str) -> Option<u32> {
         match self.perform(&Request::Release(releases(name))) {
             Ok(Reply::Holds(left)) => Some(left),
@@ -246,7 +247,8 @@ impl Key {
         }
     }
 
-    /// Watches; returns the watcher's id unless it is answered at once.
+    /// Performs a LOCK.WATCH by a client that knows the state `known`. Returns the watcher's id unless it is answered
+    /// at once.
     pub fn watch(&mut self, known: Known, wait_ms: u64) -> Result<Option<u64>, Refusal> {
         let ask = Watch { known, patience: Patience::new(Some(wait_ms)).unwrap() };
         let now = at(self.now).boot;
@@ -262,18 +264,18 @@ impl Key {
         })
     }
 
-    /// Replaces the note of the owner's grant.
+    /// Replaces the note of the grant of the owner `name`.
     pub fn annotate(&mut self, name: &str) -> Result<Reply, Refusal> {
         let note = Note::new(b"text").unwrap();
         self.perform(&Request::Note(Annotate { owner: owner(name), note, sequence: None, token: None }))
     }
 
-    /// Converts the owner's grant; returns its token on success.
+    /// Converts the grant of the owner `name`; returns its token on success.
     pub fn convert(&mut self, name: &str, to: Conversion) -> Result<Reply, Refusal> {
         self.perform(&Request::Convert(Convert { owner: owner(name), to, token: None }))
     }
 
-    /// Deletes the key, as another command does.
+    /// Deletes the key `k`, as the server does for another command (DEL).
     pub fn del(&mut self) {
         let key = KEY;
         if let Some(mut lock) = self.lock.take() {
@@ -283,7 +285,7 @@ impl Key {
         self.node.left(key);
     }
 
-    /// Renames the key `from`: its lock replaces the key's content.
+    /// Renames the key `from` to `k`, so that its lock replaces the content of `k`.
     pub fn rename(&mut self, from: &[u8]) {
         let mut lock = self.others.remove(from).expect("it holds a lock");
         self.node.deleted(key_of(from), &lock, at(self.now).boot);
@@ -295,7 +297,7 @@ impl Key {
         (self.replica, self.lock) = (Some(lock.clone()), Some(lock));
     }
 
-    /// Performs all due work, and returns the answers of waiting requests.
+    /// Performs all due work, and returns the answers to waiting requests, by their ids.
     pub fn settle(&mut self) -> Vec<(u64, Answer)> {
         let now = at(self.now).boot;
         loop {
@@ -320,7 +322,7 @@ impl Key {
         self.node.waiting.take_answers(usize::MAX).into_iter().map(|(id, answer)| (id.0, answer)).collect()
     }
 
-    /// Performs a random step, then all due work. Checks that a refusal changes nothing.
+    /// Performs a random step, then all due work. Checks that a refused request changes nothing.
     pub fn random_step(&mut self, (step, who, wanted, lease, passes): (u8, u8, usize, u64, u64)) {
         let name = who.to_string();
         let first = self.lock.as_ref().filter(|_| who > 0).map(|lock| lock.first().token());
@@ -343,7 +345,7 @@ impl Key {
         self.lock.as_ref().filter(|lock| !lock.is_expired(at(self.now).boot)).map(|lock| lock.first().owner())
     }
 
-    /// Returns the holders and their modes, by owner.
+    /// Returns the owners that hold the lock, sorted, with their modes.
     pub fn holders(&self) -> Vec<(Vec<u8>, Mode)> {
         let now = at(self.now).boot;
         let grants = self.lock.iter().flat_map(Lock::grants).filter(|(_, grant)| !grant.is_expired(now));
@@ -356,33 +358,33 @@ impl Key {
         self.node.waiting.of(KEY).map(|waiter| waiter.id.0).collect()
     }
 
-    /// Returns the steps of the latest request that have effects: neither questions nor answers.
+    /// Returns those steps of the latest request that have an effect: neither questions nor answers.
     pub fn effects(&self) -> Vec<Step> {
         self.steps.iter().copied().filter(|step| !matches!(step, Step::Ask(_) | Step::Done(_))).collect()
     }
 
-    /// Answers that the module failed and grants nothing.
+    /// As the server, answers that the module failed and grants nothing.
     pub fn says_poisoned(question: Question) -> Option<Finding> {
         matches!(question, Question::MayGrant(_)).then_some(Finding::Refused(Refusal::Poisoned))
     }
 
-    /// Answers that the user of the second waiter has lost the permission.
+    /// As the server, answers that the user of the second waiter has lost the permission.
     pub fn says_second_is_forbidden(question: Question) -> Option<Finding> {
         (question == Question::IsPermitted(WaiterId(2))).then_some(Finding::Refused(Refusal::Forbidden))
     }
 
-    /// Answers that the server grants nothing for now, except to the command's own client.
+    /// As the server, answers that nothing may be granted for now, except to the client of a command.
     pub fn says_not_yet(question: Question) -> Option<Finding> {
         (question == Question::MayGrant(By::Itself)).then_some(Finding::Refused(Refusal::NotYet))
     }
 }
 
-/// Returns the ids of the granted requests.
+/// Returns the ids of the requests whose answer is a grant.
 pub fn granted(answers: &[(u64, Answer)]) -> Vec<u64> {
     answers.iter().filter(|(_, answer)| matches!(answer, Answer::Granted { .. })).map(|(id, _)| *id).collect()
 }
 
-/// Returns the steps that hand a lock over after `event` ended it.
+/// Returns the two steps by which a lock is handed over after `event` ended it.
 pub fn handed_over(event: Event) -> [Step; 2] {
     [Step::Tell(event), Step::Store(Event::HandedOver)]
 }

@@ -16,15 +16,16 @@ use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
 impl Node {
-    /// Enters the lock in `key`, if there is one, in the deadlines: it is deleted when its lease ends.
+    /// Adds the lock in `key`, if there is one, to the table of deadlines. The background deletes it when its lease
+    /// ends.
     pub fn schedule_expiry(&mut self, key: Key<'_>, lock: Option<&mut Lock>) {
         if let Some(lock) = lock {
             self.deadlines.schedule(key, lock);
         }
     }
 
-    /// Notes that `lock` came to `key` from elsewhere: it was loaded, replicated, renamed or restored. No token up to
-    /// its own is issued again, and its lease may be longer than this node grants.
+    /// Notes that `lock` came to `key` from elsewhere: it was loaded, replicated, renamed or restored. Later tokens are
+    /// larger than its own. Its lease may be longer than this node grants, so that a guard has to last longer.
     pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
         if let Some((token, ttl_ms)) = lock.highest() {
             self.saw(key, token, ttl_ms, now);
@@ -35,7 +36,7 @@ impl Node {
         self.watching.wake(key);
     }
 
-    /// Notes that the grant `id` of `lock` in `key` was added or changed elsewhere (replicated).
+    /// Notes that a change of the grant `id` of `lock` in `key` was replicated: it was added, or has changed.
     pub fn grant_arrived(&mut self, key: Key<'_>, lock: &mut Lock, id: GrantId, now: BootTime) {
         let grant = lock.grant(id);
         self.saw(key, grant.token(), grant.ttl_ms(), now);
@@ -48,25 +49,25 @@ impl Node {
         self.tokens.observe(key.name, token);
     }
 
-    /// Notes that `lock` is about to leave `key`, by whatever command or event.
+    /// Notes that `lock` is about to leave `key`, by whatever command or event, so that it needs no deadline there.
     pub fn unlinked(&mut self, key: Key<'_>, lock: &mut Lock) {
         self.deadlines.cancel(key.db, lock);
     }
 
-    /// Keeps the allocated memory of `lock`, which left its key, for the next lock. Returns a lock that the caller must
-    /// drop.
+    /// Keeps the allocated memory of `lock`, which left its key, for a new lock. Returns the lock if its memory is not
+    /// needed; then the caller drops it.
     #[inline(always)]
     pub fn reuse(&mut self, lock: Box<Lock>) -> Option<Box<Lock>> {
         self.spare.keep(lock)
     }
 
-    /// Forgets an entry that came due, but whose lock is gone.
+    /// Removes the entry `due`, which came due, because its lock is gone.
     pub fn forget_due(&mut self, due: &Due) {
         self.deadlines.forget(due);
     }
 
-    /// Notes that the lock left `key` without a command of this module. Its queue and its watchers are checked soon,
-    /// once the command that removed it is done. Returns whether it has any.
+    /// Notes that the lock left `key` without a command of this module. The node looks at its queue and its watchers
+    /// soon, once the command that removed it is done. Returns whether it has a queue or watchers.
     pub fn left(&mut self, key: Key<'_>) -> bool {
         let shared = self.share_name(key);
         let key = Key { name: shared.as_deref().unwrap_or(key.name), ..key };
@@ -75,8 +76,8 @@ impl Node {
         self.waiting.has_queue(key) || self.watching.has(key)
     }
 
-    /// Notes that the server evicted `lock` from `key`, which its holder does not know. Other owners are kept out until
-    /// its lease would have ended. Returns whether it was live.
+    /// Notes that the server evicted `lock` from `key`. The holder does not know, so other owners are kept out until
+    /// its lease would have ended. Returns whether the lease was still running.
     pub fn evict(&mut self, key: Key<'_>, lock: Evictee, now: Now) -> bool {
         self.history.was_evicted(key);
         if now.boot > lock.end {
@@ -90,23 +91,23 @@ impl Node {
         true
     }
 
-    /// Notes that a database, or all of them (`None`), is about to be emptied. Returns the entries of its deadlines;
-    /// [`Node::dropped`] then guards the node.
+    /// Notes that a database, or all of them (`None`), is about to be emptied. Returns the deadlines of its locks. The
+    /// caller passes them on, and [`Node::dropped`] then guards the node.
     pub fn flush(&mut self, db: Option<u32>) -> Detached {
-        // Queues of other databases are checked too, because the guard may be armed now.
+        // Queues of other databases are checked too: the guard may be armed now, which changes when they can be served.
         self.waiting.wake_all();
         self.watching.wake_all();
         self.keepalives.flushed(db);
         self.deadlines.detach(db)
     }
 
-    /// Swaps two databases. If one without locks takes the place of one with locks, clients no longer find these locks.
-    /// Then it returns the database where they are now, and when the last of them ends.
+    /// Swaps two databases. If a database without locks takes the place of one with locks, clients no longer find these
+    /// locks. Then this returns the database where the locks are now, and when the last of them ends.
     pub fn swap(&mut self, one: u32, other: u32) -> Option<(u32, BootTime)> {
         self.deadlines.swap(one, other);
         self.gates.swap(one, other);
         self.swaps = self.swaps.wrapping_add(1);
-        // Queues are checked against what their databases contain now.
+        // All queues are checked again, because their databases contain other locks now.
         self.waiting.wake_all();
         self.watching.wake_all();
         match [one, other].map(|db| (db, self.deadlines.last(db))) {
@@ -115,9 +116,9 @@ impl Node {
         }
     }
 
-    /// Notes that locks were dropped permanently, which their holders do not know; the last of them would have ended at
-    /// `last`. Returns whether any was live: then nothing is granted until `last`, and the state file must say so
-    /// before anything else happens.
+    /// Notes that locks were dropped for good. Their holders do not know, so nothing is granted until `last`, when the
+    /// last of their leases would have ended. Returns whether any lease was still running; then the state file must say
+    /// so before anything else happens.
     pub fn dropped(&mut self, last: BootTime, now: BootTime) -> bool {
         let is_live = now <= last;
         if is_live {
@@ -126,8 +127,9 @@ impl Node {
         is_live
     }
 
-    /// Notes that locks were dropped, possibly at the start of a reload: [`Node::take_flush`] lists the locks to look
-    /// for once data is loaded. Hands `dropped` back if none of them was live.
+    /// Notes that locks were dropped, perhaps at the start of a reload that brings them back. Once data is loaded,
+    /// [`Node::take_flush`] lists the locks that must be back. If no lease was still running, this hands `dropped`
+    /// back.
     pub fn dropped_perhaps(&mut self, dropped: Detached, now: BootTime) -> Result<(), Detached> {
         let Some(last) = dropped.last().filter(|last| now <= *last) else { return Err(dropped) };
         let guard = self.guard;
@@ -136,13 +138,13 @@ impl Node {
         Ok(())
     }
 
-    /// Returns the locks that the last flushes dropped, if any were live. Called when data was loaded, or can no longer
-    /// bring them back.
+    /// Returns the locks that the last flushes dropped, if any lease was still running. The driver calls it when data
+    /// was loaded, or can no longer bring the locks back.
     pub fn take_flush(&mut self) -> Option<Flush> {
         self.flush.take()
     }
 
-    /// Ends the guard of `flush`, whose locks are all back.
+    /// Ends the guard that was armed for `flush`, because its locks are all back.
     pub fn reloaded(&mut self, flush: &Flush) {
         self.guard = flush.guard;
         self.history.reloaded();
@@ -158,7 +160,7 @@ mod tests {
     use crate::refusal::Refusal;
     use crate::request::Note;
 
-    /// Flushes a lock of `name` that lasts until 1 000 ms, at `at_ms`, possibly at the start of a reload.
+    /// Flushes a lock of the key `name` with a lease until 1 000 ms, at `at_ms`. It may be the start of a reload.
     fn flushed(node: &mut Node, name: &[u8], at_ms: u64) -> Result<(), Detached> {
         node.schedule_expiry(Key { db: 0, name }, Some(&mut mine(1)));
         let dropped = node.flush(None);
@@ -180,7 +182,8 @@ mod tests {
         assert!(node.take_flush().is_none());
     }
 
-    /// Locks dropped for good, an operator, and a promotion each arm the guard between a flush and the load.
+    /// A guard is armed between a flush and the load that brings the locks back: for locks dropped for good, by an
+    /// operator, or by a promotion. It stays after the reload.
     #[test]
     fn what_arms_the_guard_meanwhile_outlasts_a_reload() {
         let causes: [(Cause, fn(&mut Node)); 3] = [
@@ -200,7 +203,7 @@ mod tests {
         }
     }
 
-    /// After a flush an operator lifts the guard. The reload that follows does not restore it.
+    /// After a flush an operator lifts the guard. The reload that follows does not arm it again.
     #[test]
     fn a_guard_that_was_lifted_meanwhile_stays_lifted() {
         let mut node = node();
@@ -212,7 +215,7 @@ mod tests {
         node.guard.ensure_open(at(20).boot).unwrap();
     }
 
-    /// An operator lifts the guard twice: only the first changes the state file.
+    /// An operator lifts the guard twice. Only the first time does the state file have to be written.
     #[test]
     fn a_guard_that_is_not_armed_is_not_lifted() {
         let mut node = node();
@@ -222,14 +225,15 @@ mod tests {
         assert!(!node.guard_by_operator(None, at(40).boot));
         assert!(node.guard_by_operator(Some(5), at(50).boot));
         assert!(!node.guard_by_operator(None, at(60).boot), "it had ended");
-        // No guard is armed, but a later one would wait for the leases of an unknown master.
+        // No guard is armed. But the node knows of leases that an unknown master may have granted, and a later guard
+        // would wait for them.
         node.follows();
         node.leads(GuardPolicy::Never, at(70));
         assert!(node.guard_by_operator(None, at(80).boot));
         assert!(!node.guard_by_operator(None, at(90).boot));
     }
 
-    /// Above a maximum of evicted locks the node no longer knows their keys, so it guards all of them.
+    /// More locks are evicted than the node remembers by key. Then it guards all keys.
     #[test]
     fn more_evicted_locks_than_are_remembered_guard_the_whole_node() {
         let mut node = node();

@@ -1,7 +1,7 @@
 //! The engine: decides what happens to a lock and its queue, from the arrival of a command, or of due work, to its end.
 //!
 //! The engine decides by the rules and returns one [`Step`] after the other; a *driver* performs them. The module's
-//! driver writes to the server; those of the simulation, the model and the fuzzer change maps in memory. None of them
+//! driver writes to the server; those of the simulation, the model and the fuzzer change maps in memory. No driver
 //! repeats a rule. Commands that only read (CHECK, INFO) take no step, and need no engine.
 //!
 //! The node is borrowed while the engine decides, but not while a step is performed: a server calls the module back in

@@ -1,5 +1,5 @@
-//! Passes a lock on when it ends or its queue is checked: to the first waiting request, and to those behind it as long
-//! as they are compatible. Otherwise the key is deleted.
+//! Passes a lock on when it ends, or when a look at its queue shows that it is free. The first waiting request gets it,
+//! and those behind it as long as they are compatible. If nobody gets it, the key is deleted.
 //!
 //! The stages are in the order of execution.
 
@@ -15,18 +15,19 @@ use crate::refusal::Refusal;
 use crate::rules::hand_over::{HandedOver, hand_over};
 use crate::values::limits::ANSWERS_A_PASS_MAX;
 
-/// A lock that is passed on to the first waiting request.
+/// The state while a lock is passed on to waiting requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passing {
     by: By,
     stage: Stage,
     /// True if the lock in the key has ended: if nobody gets it, the key is deleted.
     has_ended: bool,
-    /// The number of waiting requests that were served, or had lost their permission.
+    /// The number of waiting requests that were answered in this passing, because they got the lock or had lost their
+    /// permission.
     served: usize,
     /// True if the server lets the node grant.
     may_grant: bool,
-    /// True if the driver was asked what is on the disk.
+    /// True if the driver was already asked which state is on the disk.
     asked_disk: bool,
 }
 
@@ -34,48 +35,49 @@ pub(super) struct Passing {
 enum Stage {
     /// The lock in the key ends, with this event.
     Ends(Event),
-    /// The queue is checked: the lock may be free, or joint.
+    /// The queue is looked at: the lock may be free, or joint (held by readers or permit holders).
     Looked,
-    /// The lock is free or joint. The node first has to know what it may grant in the key's slot.
+    /// The lock is free or joint. The next thing to find out is what the node may grant in the key's slot.
     Free,
     Slot,
     SlotSaid,
-    /// The lock is free or joint. The user of the first request has to have permission.
+    /// The lock is free or joint. The next thing to find out is whether the user of the first request has the
+    /// permission.
     First,
     FirstSaid(WaiterId),
-    /// The server has to allow a grant to a waiting request.
+    /// The next thing to find out is whether the server lets the node grant to a waiting request.
     Waits,
     MayGrantSaid,
-    /// The rule decides.
+    /// The rule decides who gets the lock.
     Decides,
     /// The lock is stored for the waiting request.
     Stored,
-    /// A request was served. The next one may be too.
+    /// A request was served. The next one may be served too.
     Again,
-    /// No further request gets the lock.
+    /// No further request gets the lock in this passing.
     Stays,
     Over,
 }
 
 impl Passing {
-    /// Creates the passing of a lock that ends with `event`.
+    /// Begins the passing of a lock that ends with `event`.
     pub(super) fn ended(event: Event, by: By) -> Self {
         Self { by, stage: Stage::Ends(event), has_ended: true, served: 0, may_grant: false, asked_disk: false }
     }
 
-    /// Creates the check of a queue whose key may be free.
+    /// Begins a look at a queue whose key may be free.
     fn look(by: By) -> Self {
         Self { stage: Stage::Looked, has_ended: false, ..Self::ended(Event::Expired, by) }
     }
 
-    /// Creates the check of a queue. The lease of the lock in the key may be over.
+    /// Begins a look at a queue. If the lease of the lock in the key is over, the lock ends first.
     pub(super) fn begin(by: By, at: &mut At<'_>) -> Self {
         let Some(lock) = at.held.as_deref().filter(|lock| lock.is_expired(at.now.boot)) else { return Self::look(by) };
         at.node.counters.expiries += lock.len() as u64;
         Self::ended(Event::Expired, by)
     }
 
-    /// Returns the driver's next step, or `None` at the end. Puts a granted lock into `granted`.
+    /// Returns the driver's next step, or `None` when the passing is done. A newly granted lock is put into `granted`.
     #[inline(never)]
     pub(super) fn next(&mut self, granted: &mut Option<Box<Lock>>, at: &mut At<'_>) -> Option<Step> {
         while !matches!(self.stage, Stage::Over) {
@@ -88,7 +90,7 @@ impl Passing {
         None
     }
 
-    /// Returns the next stage, and the driver's step before it.
+    /// Runs the present stage; returns the next stage, and the step that the driver performs before it.
     fn run_stage(&mut self, granted: &mut Option<Box<Lock>>, at: &mut At<'_>) -> (Stage, Option<Step>) {
         match self.stage {
             Stage::Ends(event) => at.end(event),
@@ -139,7 +141,7 @@ impl Passing {
         (Stage::Decides, None)
     }
 
-    /// Calls the rule, and acts on its outcome.
+    /// Calls the rule of the hand-over, and acts on its outcome.
     fn decide(&mut self, granted: &mut Option<Box<Lock>>, at: &mut At<'_>) -> (Stage, Option<Step>) {
         match at.hand_over(self.has_ended) {
             Ok(HandedOver::Granted(lock)) => {
@@ -170,7 +172,7 @@ impl Passing {
         }
     }
 
-    /// Counts a served request, and continues if the next one can be served too.
+    /// Counts a request that was served, and returns the next stage: the next request, or the end.
     fn served_one(&mut self, at: &mut At<'_>) -> Stage {
         self.served += 1;
         let is_exclusive = matches!(at.held, Some(Lock::Exclusive(_))) && !self.has_ended;
@@ -191,7 +193,8 @@ impl At<'_> {
         if !self.has_queue() {
             return (Stage::Over, Some(Step::Delete(Some(event))));
         }
-        // Only if the key is absent may its slot have moved to another node.
+        // In a cluster the key is deleted first: only for an absent key does the server say whether its slot has moved
+        // away.
         let is_in_cluster = self.node.slots.is_in_cluster();
         (Stage::Free, Some(if is_in_cluster { Step::Delete(Some(event)) } else { Step::Tell(event) }))
     }
@@ -215,14 +218,14 @@ impl At<'_> {
         self.node.waiting.len_of(self.key) > 0
     }
 
-    /// Postpones the queue: no request gets the lock now, for the reason in `refusal`.
+    /// Postpones the next look at the queue: no request can be granted the lock now, because of `refusal`.
     fn postpone(&mut self, refusal: Refusal) -> Stage {
         self.node.queues().postpone(self.key, refusal, self.now.boot);
         Stage::Stays
     }
 }
 
-/// Returns how a grant ended that `event` reports.
+/// Returns why the grants of a lock ended, as the log has it, for the key event `event`.
 pub(super) fn ending(event: Event) -> Ending {
     match event {
         Event::Released => Ending::Released,

@@ -1,4 +1,5 @@
-//! The preconditions of a request's rule. A new one gets its variant here, and a stage of the run that establishes it.
+//! The preconditions of a rule: all that has to be done or known before it is called. A new precondition gets its variant here, and a
+//! stage of [`super::run`] that establishes it.
 
 use super::step::Request;
 use crate::lock::Lock;
@@ -9,7 +10,7 @@ use crate::values::time::Now;
 /// The preconditions, in the order in which they are established.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) enum Precondition {
-    /// A lock that others hold contains no grant whose lease has ended.
+    /// The lock has no grant whose lease is over, unless all are over.
     NoneIsOver,
     /// The queue has been served: waiting requests come before the present one.
     QueueServed,
@@ -19,7 +20,8 @@ pub(super) enum Precondition {
     OnDisk,
 }
 
-/// Returns the first precondition of `request`, from `from` on, that does not hold for `key` and its content `held`.
+/// Returns the first precondition of `request`, from `from` on, that is not yet met for `key` and its content `held`.
+/// `None` if the rule can be called.
 // Inlined: little of it is left for a usual ACQUIRE or RELEASE (`make instructions`).
 #[inline(always)]
 pub(super) fn unmet(
@@ -50,7 +52,7 @@ fn is_needed(precondition: Precondition, request: &Request<'_>) -> bool {
         Request::Acquire(_) => true,
         Request::Convert(_) => precondition != Precondition::QueueServed,
         Request::Wait(_) => precondition >= Precondition::SlotKnown,
-        // These requests promise nothing new in the slot.
+        // These requests promise nothing new in the slot, so they need not know who serves it.
         Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Note(_) | Request::Renew(_) => {
             precondition == Precondition::OnDisk
         }

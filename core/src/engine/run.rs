@@ -1,4 +1,4 @@
-//! Runs one request for one key: a command, or due work.
+//! Runs one request for one key: a command of a client, or due work.
 //!
 //! The stages are in the order of execution.
 
@@ -26,44 +26,44 @@ pub struct Run<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) stage: Stage,
     pub(super) granted: Option<Box<Lock>>,
-    /// The grant that left a joint lock. Boxed: most requests have none, and should not carry room for one.
+    /// The grant that left a joint lock. In a box, because most requests have none and need no room for one.
     pub(super) ended: Option<Box<Grant>>,
-    /// The number of grants removed from the lock because their leases are over.
+    /// The number of grants that this run has removed because their leases are over.
     over: usize,
-    /// True if the driver was asked what is on the disk.
+    /// True if the driver was already asked which state is on the disk.
     pub(super) asked_disk: bool,
     pub(super) touches_queue: bool,
-    /// True if watchers of the lock have not received the change yet.
+    /// True if the lock has watchers that must still receive this change.
     is_watched: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
     Arrived,
-    /// Grants whose leases are over are removed from a lock that others hold.
+    /// Grants whose leases are over are being removed from a lock that others hold.
     EndsOver,
-    /// The queue is served first.
+    /// Waiting requests are served before the present request.
     Serves(Passing),
-    /// The node has to know what it may promise: in the key's slot of the cluster, and by what is on the disk.
+    /// Next, the node has to know what it may promise in the key's slot of the cluster, and by what is on the disk.
     Slot,
     Ready,
-    /// The rule decides.
+    /// Next, the rule of the request decides.
     Decides,
-    /// The lock ended, or its queue is served; then the present request gets this answer.
+    /// The lock passes on, or its queue is served; then the present request gets this answer.
     Passes(Passing, Reply),
-    /// The connection of a lease that is kept alive has to be open.
+    /// Next, the connection that keeps a lease alive has to be open.
     Connection,
     ConnectionSaid,
-    /// The grants with this token are removed one after the other; after `left` of them the next slice follows.
+    /// The grants with this token are removed one after the other. After `left` more of them a later slice continues.
     Breaks {
         token: Token,
         left: usize,
     },
-    /// More grants have the token than one step may end: the client has to wait while slices of them are ended.
+    /// More grants have the token than one step may end, so the client is blocked until slices have ended them all.
     BreaksLater(Token),
-    /// The lock was stored in place of one whose lease was over, and takes over its entry in the deadlines.
+    /// The lock was stored in place of one whose lease was over. It takes over the old lock's entry in the deadlines.
     Stored(Token, u16),
-    /// The client has to wait in the queue, or only for the disk. There has to be room for it.
+    /// The client is to wait in the queue, or for the disk alone. Next, the queue must have room for it.
     Blocks {
         for_disk: bool,
     },
@@ -78,7 +78,7 @@ pub(super) enum Stage {
 }
 
 impl<'a> Run<'a> {
-    /// Creates the run of `request` for `key`.
+    /// Creates the run of `request` for `key`; nothing happens before [`Run::next`].
     pub fn new(key: Key<'a>, request: &'a Request<'a>) -> Self {
         Self {
             key,
@@ -93,17 +93,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the lock to store.
+    /// Returns the lock that [`Step::Store`] or [`Step::Replace`] stores.
     pub fn granted(&mut self) -> Option<Box<Lock>> {
         self.granted.take()
     }
 
-    /// Returns the grant that left a lock which others hold.
+    /// Returns the grant that left a lock which others still hold, for [`Step::Left`].
     pub fn ended(&mut self) -> Option<Box<Grant>> {
         self.ended.take()
     }
 
-    /// Returns the command's answer if nothing else is left to do: then [`Run::next`] need not be called.
+    /// Returns the command's answer if nothing else is left to do. Then the driver need not call [`Run::next`] again.
     pub fn answered(&self) -> Option<&Result<Reply, Refusal>> {
         match &self.stage {
             Stage::Answers(answer) if !self.is_watched => Some(answer),
@@ -111,16 +111,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns whether waiting requests may have an answer now, or work may be due earlier than before.
+    /// Returns whether there may be answers for waiting requests now, or work that is due earlier than before.
     pub fn touches_queue(&self) -> bool {
         self.touches_queue
     }
 
-    /// Returns the next step. `held` is the key's present content, and `said` answers the step before ([`Finding::Yes`] at
-    /// first). The run ends with [`Step::Done`].
-    // Inlined into the server's driver, its only caller there. The usual case runs straight through; the stages, which
-    // are much code, are a separate function. In one piece, every command would pay for code that hardly any needs: a
-    // tenth of its own instructions (`make instructions`).
+    /// Returns the next step. `held` is the key's present content, and `said` is the driver's answer to the step before
+    /// ([`Finding::Yes`] at first). The run ends with [`Step::Done`].
+    // Inlined into the server's driver, its only caller there. The usual case runs straight through it; the stages,
+    // which are much code, are a function of their own. In one function, every command would run a tenth more
+    // instructions for code that few commands need (`make instructions`).
     #[inline(always)]
     pub fn next(&mut self, mut held: Option<&mut Lock>, said: Finding, node: &mut Node, now: Now) -> Step {
         if let Stage::Arrived = self.stage
@@ -142,8 +142,8 @@ impl<'a> Run<'a> {
         self.run_stages(At { key: self.key, held, said, node, now })
     }
 
-    /// Returns whether this is the usual case: nothing has to happen before the rule, and nobody waits for the lock,
-    /// watches it or holds it together with others.
+    /// Returns whether this is the usual case. Then nothing has to happen before the rule, and nobody waits for the
+    /// lock, watches it or holds it together with others.
     #[inline(always)]
     fn is_plain(&self, held: Option<&Lock>, node: &Node, now: Now) -> bool {
         matches!(self.request, Request::Acquire(_) | Request::Release(_) | Request::Extend(_))
@@ -204,10 +204,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Begins the request with the preconditions of its rule.
+    /// Begins the request: returns its first step.
     fn begin(&mut self, at: &mut At<'_>) -> Option<Step> {
         if let Request::Renew(renewal) = self.request {
-            // A renewal is no change that watchers receive.
+            // Watchers do not receive renewals, so a lock whose lease is renewed counts as unwatched.
             let is_kept = kept(at.held.as_deref_mut(), renewal, at.now).is_some();
             return self.go_on(if is_kept { Stage::Connection } else { Stage::Decides });
         }
@@ -217,7 +217,7 @@ impl<'a> Run<'a> {
         self.prepare(Precondition::NoneIsOver, at)
     }
 
-    /// Continues with the first precondition from `from` on that does not hold, or with the rule.
+    /// Continues with the first precondition from `from` on that is not met, or with the rule if all are.
     fn prepare(&mut self, from: Precondition, at: &mut At<'_>) -> Option<Step> {
         self.stage = match unmet(from, (self.request, self.key), at.held.as_deref(), at.node, at.now) {
             Some(Precondition::NoneIsOver) => Stage::EndsOver,
@@ -232,13 +232,13 @@ impl<'a> Run<'a> {
         None
     }
 
-    /// Continues with the queue of the lock.
+    /// Passes the lock on to waiting requests, one step at a time.
     fn pass(&mut self, at: &mut At<'_>) -> Option<Step> {
         let (Stage::Serves(passing) | Stage::Passes(passing, _)) = &mut self.stage else { return None };
         passing.next(&mut self.granted, at)
     }
 
-    /// Continues with the queue of the lock, if it has one, then answers.
+    /// Continues with the queue of the lock, if it has one; then `reply` is the answer.
     pub(super) fn serve_queue(&mut self, by: By, reply: Reply, at: &mut At<'_>) -> Option<Step> {
         if !at.has_queue() {
             return self.answer(Ok(reply));
@@ -246,7 +246,8 @@ impl<'a> Run<'a> {
         self.go_on(Stage::Passes(Passing::begin(by, at), reply))
     }
 
-    /// Removes a grant whose lease is over from a lock that others hold.
+    /// Removes a grant whose lease is over from a lock that others hold, and reports it. `None` if there is no further
+    /// one.
     #[inline(never)]
     fn end_over(&mut self, at: &mut At<'_>) -> Option<Step> {
         self.touches_queue |= at.has_queue();
@@ -285,7 +286,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Ends the lock that the entry `due` belongs to.
+    /// Ends the lock to which the entry `due` belongs, if all its leases are over.
     #[inline(never)]
     pub(super) fn expire(&mut self, due: &Due, at: &mut At<'_>) -> Option<Step> {
         match at.held.as_deref() {
@@ -293,10 +294,10 @@ impl<'a> Run<'a> {
                 at.node.counters.expiries += lock.len() as u64;
                 return self.go_on(Stage::Passes(Passing::ended(Event::Expired, By::Itself), Reply::Null));
             }
-            // Others hold the lock: perhaps a waiting request may join them now.
+            // Others still hold the lock. A waiting request may be able to join them, now that grants have ended.
             Some(_) if self.over > 0 => return self.serve_queue(By::Itself, Reply::Null, at),
-            // Without the first condition the entry belongs to an earlier lock of this name, or to none: it should have
-            // been removed with its lock.
+            // Otherwise the entry belongs to an earlier lock of this name, or to none, although it should have been
+            // removed with its lock.
             Some(lock) if due.is_of(lock) => at.schedule_expiry(),
             _ => at.node.forget_due(due),
         }

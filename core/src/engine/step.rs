@@ -1,4 +1,4 @@
-//! The language between the engine and its driver.
+//! The messages between the engine and its driver: requests, steps, questions and answers.
 
 use crate::keepalive::{ClientId, Renewal};
 use crate::lock::deadlines::Due;
@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 use crate::request::{Acquire, Annotate, Convert, Extend, NoteSequence, Owner, Reenter, Release, Wait};
 use crate::values::token::Token;
 
-/// A request for one key.
+/// A request for one key, from a client or from the node itself.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'a> {
     /// `LOCK.ACQUIRE`.
@@ -29,25 +29,26 @@ pub enum Request<'a> {
     Convert(Convert<'a>),
     /// `LOCK.NOTE`.
     Note(Annotate<'a>),
-    /// `LOCK.BREAK`, of the grants with this token or of all.
+    /// `LOCK.BREAK`, of the grants with this token, or of all (`None`).
     Break(Option<Token>),
-    /// The next slice of a BREAK.
+    /// The next slice of a BREAK of many grants.
     BreakOn(&'a Breaking),
-    /// The renewal of a lease that is kept alive.
+    /// A check whether a lease that is kept alive has to be renewed.
     Renew(&'a Renewal),
-    /// The end of the lock's lease.
+    /// The end of a lease, for which this entry came due.
     Expire(&'a Due),
-    /// A check of the key's queue.
+    /// A look at the key's queue: the first request may be able to get the lock.
     Look,
 }
 
-/// The driver's next step.
+/// The driver's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Store the lock of [`super::Run::granted`] in the key, in place of its content. Tell replicas and the AOF, then
     /// publish the event.
     Store(Event),
-    /// Report that the lease of the lock in the key has ended, then store the lock that was granted in its place.
+    /// Report that the lease of the lock in the key has ended, then store the lock of [`super::Run::granted`] in its
+    /// place.
     Replace,
     /// This grant of the lock in the key was added or changed in place. Tell replicas and the AOF, then publish the
     /// event.
@@ -55,7 +56,7 @@ pub enum Step {
     /// The grant of [`super::Run::ended`] left the lock in the key, which others hold. Tell replicas and the AOF, then
     /// publish the event.
     Left(Event),
-    /// Publish the event. The key stays as it is for now.
+    /// Publish the event. The key stays as it is for now; a later step changes or deletes it.
     Tell(Event),
     /// Publish the event, then delete the key, on replicas and in the AOF too.
     Delete(Option<Event>),
@@ -63,17 +64,18 @@ pub enum Step {
     Ask(Question),
     /// Read which slots of the cluster the node serves.
     LookAtSlots,
-    /// Answer the whole queue of the key as the server answers for a slot that it does not serve.
+    /// Answer all requests that wait for the key as the server answers for a slot that it does not serve.
     Redirect,
-    /// The key has changed, and its lock has watchers: send the key's present content to those of
+    /// The key has changed, and its lock has watchers: send the key's present content to the watchers of
     /// [`crate::Node::take_told`].
     TellWatchers,
     /// Block the client, and return the id under which it will be answered. [`Finding::No`] if it cannot be blocked:
     /// then it named no time to wait, and would wait for the disk or for the end of a BREAK in slices.
     Block,
-    /// Have the node's state written to its file, without waiting for that.
+    /// Have the node's state written to its file, without waiting for the end of that.
     Write,
-    /// The request is done: answer the command. Answers for other clients are in [`crate::Waiting::take_answers`].
+    /// The request is done: answer the command with this. Answers for other clients are in
+    /// [`crate::Waiting::take_answers`].
     Done(Result<Reply, Refusal>),
 }
 
@@ -86,7 +88,7 @@ pub enum Question {
     IsPermitted(WaiterId),
     /// Asks whether the server lets the node grant anything.
     MayGrant(By),
-    /// Asks whether this connection is open, and the server lets the node renew its client's lease.
+    /// Asks whether this connection is open, and whether the server lets the node renew the lease of its client.
     MayRenew(ClientId),
     /// Asks for the sender of the request, which has to wait. [`Finding::Refused`] if the server has no memory for that.
     WhoAsks,
@@ -95,14 +97,14 @@ pub enum Question {
     OnDisk,
 }
 
-/// The driver's answer.
+/// The driver's answer to a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// Yes, or the step is done.
+    /// The answer to the question is yes, or the step is done.
     Yes,
-    /// No.
+    /// The answer to the question is no.
     No,
-    /// No, and the client gets this refusal.
+    /// The answer is no, and the client gets this refusal.
     Refused(Refusal),
     /// The sender of the request. Without this answer the sender is unknown.
     Asks(Asker),
@@ -110,21 +112,21 @@ pub enum Finding {
     Blocked(WaiterId),
 }
 
-/// The cause of a step.
+/// The cause of a step, for the question whether the node may grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// A client's write command: the server has checked that it may write.
     Command,
-    /// The passing of time, without a command.
+    /// The node itself: a timer or the server's cron, and no client's command.
     Itself,
 }
 
 /// A key event, for clients that subscribed to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A lock was granted to the requester.
+    /// A lock was granted to a request at once.
     Acquired,
-    /// A lock was granted to a waiting request.
+    /// A lock was granted to a request that had waited.
     HandedOver,
     /// The owner gave back its last hold.
     Released,
@@ -134,7 +136,7 @@ pub enum Event {
     Expired,
     /// An operator broke the lock.
     Broken,
-    /// The owner converted the mode.
+    /// The owner converted its grant to another mode.
     Converted,
     /// The owner replaced its note.
     Noted,
@@ -147,14 +149,14 @@ pub enum Reply {
     Token(Token),
     /// The token of the requested grant, and its permit number.
     Granted(Token, u16),
-    /// The number of holds now.
+    /// The number of holds that the owner has now.
     Holds(u32),
-    /// The reserved permit number, if it is the caller's turn; 0 if it is not.
+    /// For a LOCK.WAIT whose turn it is, the permit number that is reserved; 0 for another mode.
     Turn(u16),
     /// The sequence number of the grant's note.
     Noted(NoteSequence),
-    /// Null: another owner holds the lock, or the caller does not.
+    /// Null: another owner holds the lock, or this owner does not hold it.
     Null,
-    /// No reply yet: the client waits.
+    /// No reply yet, because the client waits.
     Later,
 }

@@ -10,19 +10,21 @@ use crate::values::key::Key;
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 
-/// Sums of hashes of locks, independent of the order of the locks.
+/// Sums over the hashes of all locks; their order does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocksDigest {
     /// The number of grants.
     pub count: u64,
-    /// The sum with deadlines on this boot's clock: equal for sets that are equal to the microsecond.
+    /// The sum of hashes that include the deadlines on this boot's clock. It is equal for two sets of locks only if
+    /// they are equal to the microsecond.
     pub exact: u128,
-    /// The sum with ttls instead of deadlines: equal for sets whose leases start over in full on another boot.
+    /// The sum of hashes with ttls in place of deadlines. It is equal if the locks are the same but their leases
+    /// started again in full, as on another boot.
     pub other_boot: u128,
 }
 
 impl LocksDigest {
-    /// Adds the grants of the lock in `key` whose deadlines satisfy `counts`.
+    /// Adds the grants of the lock in `key` for whose deadlines `counts` returns true.
     pub fn add(&mut self, key: Key<'_>, lock: &Lock, counts: impl Fn(BootTime) -> bool) {
         let picked = lock.grants().filter(|(_, grant)| counts(grant.deadline()));
         picked.for_each(|(mode, grant)| self.add_grant(key, mode, grant));
@@ -38,10 +40,11 @@ impl LocksDigest {
         hash.update(grant.token().get().to_le_bytes());
         hash.update(grant.holds().to_le_bytes());
         hash.update(grant.ttl_ms().to_le_bytes());
-        // A grant that was not adopted has the hash that it had in versions without adoption.
+        // A grant that was not adopted has the same hash as in versions without adoption, so that their digests stay
+        // valid.
         hash.update([flags(grant)]);
-        // An exclusive grant has the hash that it had before other modes existed, so that digests of earlier versions
-        // stay valid.
+        // An exclusive grant has the same hash as before other modes existed, so that digests of earlier versions stay
+        // valid.
         match mode {
             Mode::Exclusive => {}
             Mode::Shared => hash.update([0; 4]),
@@ -102,7 +105,7 @@ mod tests {
         ] {
             assert_ne!(other.exact, both.exact);
         }
-        // On another boot deadlines start over, so only the ttl counts.
+        // After another boot leases start again in full, so only the ttl counts.
         let later = of(&[(0, "a", extended), (1, "b", mine(2))]);
         assert_eq!(later.other_boot, both.other_boot);
     }

@@ -1,4 +1,4 @@
-//! The fields of records, and the checks that make a grant valid.
+//! The fields of records, and the checks by which only valid grants are read.
 
 use crate::lock::grant::Grant;
 use crate::refusal::Damaged;
@@ -7,29 +7,30 @@ use crate::values::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS};
 use crate::values::time::{BootId, BootTime};
 use crate::values::token::Token;
 
-/// The way on which a record arrived.
+/// The way by which a record reached this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// A live replication stream: the record was written a moment ago.
     Stream,
-    /// This node's own files or a full synchronisation: the record was written at an unknown time.
+    /// This node's own files, or a full synchronisation: nobody knows when the record was written.
     Storage,
-    /// A client's payload (RESTORE, MIGRATE): nothing in the record is believed.
+    /// A client's payload (RESTORE, MIGRATE): anybody may have made it, so the grant is suspect and its times do not
+    /// count.
     Payload,
 }
 
-/// The time and place at which a record is read.
+/// When, where and from what a record is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Here {
-    /// The record's way here.
+    /// The way by which the record reached this node.
     pub arrival: Arrival,
-    /// The time.
+    /// The time at which the record is read.
     pub now: BootTime,
-    /// The boot of this machine.
+    /// The id of this machine's present boot.
     pub boot: BootId,
 }
 
-/// The unread rest of a record.
+/// The part of a record that has not been read yet.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -70,10 +71,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A flag of a grant that came from outside.
+/// The flag of a suspect grant, which came from outside.
 pub(super) const SUSPECT: u8 = 1;
 
-/// A flag of a grant that another process of its owner continues. Older modules refuse it.
+/// The flag of a grant that another process of its owner continues. Versions before it refuse records with this flag.
 pub(super) const ADOPTED: u8 = 4;
 
 /// Returns the flags of `grant` that all versions of a record share.
@@ -82,11 +83,11 @@ pub(super) fn flags(grant: &Grant) -> u8 {
     flag(grant.is_from_outside(), SUSPECT) | flag(grant.is_adopted(), ADOPTED)
 }
 
-/// A grant as written in a record.
+/// A grant with the values that its record has, before they are checked.
 pub(super) struct Written<'a> {
     pub owner: &'a [u8],
     pub note: &'a [u8],
-    /// The note's sequence number.
+    /// The note's sequence number; 0 for the first note.
     pub sequence: u64,
     /// The flags [`SUSPECT`] and [`ADOPTED`]; others are ignored.
     pub flags: u8,
@@ -102,8 +103,8 @@ pub(super) struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// Converts the record to a grant, as read `here`. The result is always valid: every field is within its bounds,
-    /// and at most the full ttl is left.
+    /// Converts the record to a grant, as it counts `here`. The result is always valid: every field is within its
+    /// bounds, and at most the full ttl is left.
     pub fn read(self, Here { arrival, now, .. }: Here) -> Result<Grant, Damaged> {
         let owner = Owner::new(self.owner).map_err(|_| Damaged::Field("owner"))?;
         let note = Note::new(self.note).map_err(|_| Damaged::Field("note"))?;

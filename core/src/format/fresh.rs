@@ -24,15 +24,15 @@ use crate::refusal::Damaged;
 use crate::request::NoteSequence;
 use crate::values::time::{BootId, BootTime};
 
-/// The version of this record.
+/// The first byte of such a record.
 pub const VERSION: u8 = 3;
 
 const HEAD_BYTES: usize = 24;
 
-/// The first deadline that does not fit, nine years after a machine was booted.
+/// The first deadline that does not fit into six bytes, nine years after a machine was booted.
 const DEADLINE_END_US: u64 = 1 << 48;
 
-/// The part of a boot's id in the record.
+/// The part of a boot's id that the record has.
 pub(super) type BootTag = [u8; 5];
 
 pub(super) fn tag(boot: BootId) -> BootTag {
@@ -40,7 +40,7 @@ pub(super) fn tag(boot: BootId) -> BootTag {
     [a, b, c, d, e]
 }
 
-/// Returns whether this record can express an exclusive lock completely at `now`.
+/// Returns whether this version can express an exclusive lock completely at `now`.
 pub(super) fn is_fresh(grant: &Grant, now: BootTime) -> bool {
     grant.granted() == now
         && grant.deadline() == now.plus_ms(grant.ttl_ms())
@@ -96,7 +96,7 @@ mod tests {
     use crate::lock::grant::GrantId;
     use crate::request::Note;
 
-    /// Returns a lock granted at 10 s for 2 s.
+    /// Returns a lock granted 10 s after boot for 2 s.
     fn lock(owner: &str) -> Lock {
         exclusive(crate::fixture::owner(owner), Note::default(), token(77), at(10_000).boot, ttl(2_000))
     }
@@ -119,7 +119,7 @@ mod tests {
                 for now in [10_000, 11_000, 12_001] {
                     assert_eq!(read(&bytes, arrival, now, HERE).as_ref(), Ok(&lock));
                 }
-                // A boot that differs in the last byte of the tag.
+                // Another boot, whose id differs in the last byte of the tag only.
                 let mut boot = HERE;
                 boot.0[4] = 2;
                 let read = read(&bytes, arrival, 500, boot).unwrap();
@@ -171,7 +171,8 @@ mod tests {
         }
     }
 
-    /// A replica that was just started may write in the same microsecond in which it read.
+    /// A record read and written in the same microsecond, as on a replica that was just started, is of version 3 only
+    /// if the full ttl is left.
     #[test]
     fn is_not_taken_for_what_has_less_than_its_ttl_left() {
         let sent = written(&lock("me"), at(10_500).boot);
@@ -209,7 +210,7 @@ mod tests {
     }
 
     proptest! {
-        /// Hostile bytes are an error or a possible lock, never a panic.
+        /// Any bytes decode to a possible lock, or are refused with an error; nothing panics.
         #[test]
         fn any_bytes_decode_or_are_refused(text in prop::collection::vec(any::<u8>(), 0..60), now in any::<u64>()) {
             let (bytes, now) = ([vec![VERSION], text].concat(), BootTime::from_us(now));

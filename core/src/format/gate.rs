@@ -4,7 +4,7 @@
 //! | bytes | content |
 //! |---|---|
 //! | 0 | version, 4 |
-//! | 1 | 0: all that the gate knows; 1: one token more |
+//! | 1 | 0: all that the gate knows; 1: one token that passed since |
 //! | 2..7 | the first bytes of the id of the boot that the clock belongs to |
 //! | 7..15 | time of writing, microseconds on the boot clock; the end if that was before |
 //! | 15..23 | end, likewise; all bits set for a gate that stays |
@@ -25,7 +25,7 @@ use crate::refusal::Damaged;
 use crate::values::time::{BootId, BootTime};
 use crate::values::token::Token;
 
-/// The version of a gate's record.
+/// The first byte of a gate's record.
 pub const VERSION: u8 = 4;
 
 const WHOLE: u8 = 0;
@@ -41,8 +41,8 @@ pub fn encode(gate: &Gate, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     gate.seen().iter().for_each(|(kind, token)| of_kind(kind, token, out));
 }
 
-/// Appends a change of `gate` to `out`: a grant of `kind` passed. If no other kind has passed, the record is the whole
-/// gate, which replaces any earlier one.
+/// Appends a change of `gate` to `out`: a grant of `kind` passed. If the gate knows tokens of this kind only, the
+/// record is the whole gate, which replaces the earlier state.
 pub fn encode_passed(gate: &Gate, kind: Kind, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     if gate.seen().iter().nth(1).is_none() {
         return encode(gate, now, boot, out);
@@ -72,7 +72,7 @@ fn of_kind(kind: Kind, token: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&token.to_le_bytes()[..7]);
 }
 
-/// Decodes a whole gate from `bytes`, as read `here`. The result is always a possible gate.
+/// Decodes a whole gate from `bytes`, as it counts `here`. The result is always a possible gate.
 pub fn decode(bytes: &[u8], here: Here) -> Result<Gate, Damaged> {
     match read(bytes, here)? {
         (WHOLE, gate) => Ok(gate),
@@ -80,7 +80,8 @@ pub fn decode(bytes: &[u8], here: Here) -> Result<Gate, Damaged> {
     }
 }
 
-/// Applies a record to the key's gate, if there is one. Returns a gate that has to be stored in the key.
+/// Applies the record of a gate to the key's present gate `kept`, if there is one. Returns a gate if the caller has to
+/// store it in the key.
 pub fn apply(bytes: &[u8], here: Here, kept: Option<&mut Gate>) -> Result<Option<Gate>, Damaged> {
     let (form, told) = read(bytes, here)?;
     let Some(gate) = kept else { return Ok(Some(told)) };
@@ -149,7 +150,8 @@ mod tests {
 
     const KINDS: [Kind; 4] = [Kind::Exclusive, Kind::Shared, Kind::Permit(1), Kind::Permit(65_535)];
 
-    /// Returns a gate that every kind passed, and that lasts from 1 s until 10 s; without `keep_ms` it stays.
+    /// Returns a gate that tokens of every kind have passed, and that lasts from 1 s until 10 s after boot. Without
+    /// `keep_ms` it stays.
     fn sample(keep_ms: Option<u64>) -> Gate {
         let mut gate = Gate::default();
         for (n, kind) in KINDS.into_iter().enumerate() {
@@ -191,7 +193,8 @@ mod tests {
         }
     }
 
-    /// A replica that applies every change has the master's gate, also after the gate ended and a new one began.
+    /// A replica applies the record of every change. It always has the master's gate, also after the gate ended and a
+    /// new one began.
     #[test]
     fn changes_make_the_same_gate_elsewhere() {
         let (mut gate, mut replica) = (Gate::default(), None);
@@ -248,7 +251,7 @@ mod tests {
     }
 
     proptest! {
-        /// Hostile bytes are an error or a possible gate, never a panic.
+        /// Any bytes decode to a possible gate, or are refused with an error; nothing panics.
         #[test]
         fn any_bytes_decode_or_are_refused(text in prop::collection::vec(any::<u8>(), 0..60), now in any::<u64>()) {
             let (bytes, now) = ([vec![VERSION], text].concat(), BootTime::from_us(now));

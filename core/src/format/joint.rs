@@ -30,8 +30,8 @@
 //! | 36..44 | deadline, likewise |
 //! | 44.. | owner, note; 8 more bytes if the note was replaced: its sequence number, which is not 0 |
 //!
-//! Changes are only in the AOF and on the replication stream, so that a thousand readers are not a thousand times a
-//! thousand grants; files store the whole lock. Times have the meaning of version 1.
+//! Changes are only in the AOF and on the replication stream, because with whole locks each of a thousand readers would
+//! be written a thousand times. Files store the whole lock. Times have the meaning of version 1.
 
 use super::fields::{ADOPTED, Fields, Here, SUSPECT, Written, flags};
 use crate::lock::Lock;
@@ -43,7 +43,7 @@ use crate::values::limits::HOLDERS_MAX;
 use crate::values::mode::{Mode, Permit};
 use crate::values::time::{BootId, BootTime};
 
-/// The version of these records.
+/// The first byte of these records.
 pub const VERSION: u8 = 2;
 
 const HEAD_BYTES: usize = 32;
@@ -58,12 +58,12 @@ const MODE_SHARED: u8 = 1;
 const MODE_PERMIT: u8 = 2;
 const MODE_EXCLUSIVE: u8 = 3;
 
-/// The content of a record of a change.
+/// The content of a record of a change: one grant is new or different, or one has ended.
 #[derive(Debug)]
 pub enum Change {
-    /// A grant that joined the lock or changed.
+    /// A grant that joined the lock, or that has changed.
     Grant(Mode, Grant),
-    /// A grant that ended while others are left.
+    /// A grant that ended, while other grants are left.
     Ended(Grant),
 }
 
@@ -73,7 +73,7 @@ pub(super) fn encode(holders: &Holders, now: BootTime, boot: BootId, out: &mut V
     holders.iter().for_each(|(mode, held)| grant(mode, held, out));
 }
 
-/// Appends a record of this kind about one grant, as it is at `now`.
+/// Appends a record about one grant, as it is at `now`. `what` is the record's second byte.
 pub(super) fn encode_one(what: u8, mode: Mode, of: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     head(what, 1, now, boot, out);
     grant(mode, of, out);
@@ -143,7 +143,7 @@ pub(super) fn decode(fields: Fields<'_>, here: Here) -> Result<Lock, Damaged> {
     Ok(Lock::Joint(Box::new(holders)))
 }
 
-/// Decodes the change from `fields`, the record after its version; `None` if it is a whole lock.
+/// Decodes the change from `fields`, the record after its version. `None` if the record is of a whole lock.
 pub(super) fn decode_change(fields: Fields<'_>, here: Here) -> Result<Option<Change>, Damaged> {
     let (what, count, mut grants) = body(fields)?;
     if what == WHOLE {
@@ -171,7 +171,7 @@ fn body(mut fields: Fields<'_>) -> Result<(u8, u32, Grants<'_>), Damaged> {
     if reserved != 0 { Err(Damaged::Field("reserved part")) } else { Ok((what, count, Grants { fields, at, boot })) }
 }
 
-/// The unread grants of a record.
+/// The grants of a record that have not been read yet.
 struct Grants<'a> {
     fields: Fields<'a>,
     at: BootTime,
@@ -199,7 +199,7 @@ impl Grants<'_> {
         let mode = match mode {
             MODE_SHARED if number == 0 && limit == 0 => Mode::Shared,
             MODE_EXCLUSIVE if number == 0 && limit == 0 && sequence != 0 => Mode::Exclusive,
-            // A permit with a limit of 1 is stored as an exclusive lock.
+            // With a limit of 1 there is one permit, which is stored as an exclusive lock.
             MODE_PERMIT if limit > 1 => {
                 Mode::Permit(Permit::new(number, limit).ok_or(Damaged::Field("number of the permit"))?)
             }

@@ -1,4 +1,4 @@
-//! Bytes on the wire and on the disk.
+//! Locks and gates as bytes: on the wire, on the disk, in digests.
 
 pub mod digest;
 mod fields;

@@ -35,7 +35,7 @@ use crate::request::{NoteSequence, Owner};
 use crate::values::mode::Mode;
 use crate::values::time::{BootId, BootTime};
 
-/// The version of an exclusive lock's record.
+/// The first byte of an exclusive lock's record.
 pub const VERSION: u8 = 1;
 
 const HEAD_BYTES: usize = 64;
@@ -52,8 +52,8 @@ pub fn encode(lock: &Lock, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a change of `lock` to `out`: the grant `id` joined or changed. If it is the only grant, the record is the
-/// whole lock, which replaces any earlier one.
+/// Appends a change of `lock` to `out`: the grant `id` joined or changed. If the lock has only this grant, the record
+/// is the whole lock, which replaces the earlier state.
 pub fn encode_change(lock: &Lock, id: GrantId, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     match lock.len() {
         1 => encode(lock, now, boot, out),
@@ -61,7 +61,7 @@ pub fn encode_change(lock: &Lock, id: GrantId, now: BootTime, boot: BootId, out:
     }
 }
 
-/// Appends to `out` that `ended`, one grant of several, ended.
+/// Appends to `out` that one grant of several, `ended`, has ended.
 pub fn encode_end(ended: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     joint::encode_one(joint::ENDED, Mode::Shared, ended, now, boot, out);
 }
@@ -83,7 +83,7 @@ fn encode_exclusive(grant: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8
     out.extend_from_slice(grant.note());
 }
 
-/// Decodes the whole lock from `bytes`, as it is `here`.
+/// Decodes the whole lock from `bytes`, as it counts `here`.
 ///
 /// The result is always a possible lock: every field is within its bounds, at most the full ttl is left, and its grants
 /// are compatible.
@@ -97,16 +97,16 @@ pub fn decode(bytes: &[u8], here: Here) -> Result<Lock, Damaged> {
     }
 }
 
-/// The content of a record, as it is `here`.
+/// The content of a record, as it counts where it is read.
 #[derive(Debug)]
 pub enum Decoded {
     /// A whole lock.
     Whole(Lock),
-    /// A change.
+    /// One grant of a joint lock that is new or different, or has ended.
     Change(Change),
 }
 
-/// Decodes a record: a whole lock, or one change of a joint lock.
+/// Decodes a record that a master sent or the AOF has: a whole lock, or one change of a joint lock.
 pub fn decode_told(bytes: &[u8], here: Here) -> Result<Decoded, Damaged> {
     if let [joint::VERSION, rest @ ..] = bytes
         && let Some(change) = joint::decode_change(Fields(rest), here)?
@@ -116,23 +116,24 @@ pub fn decode_told(bytes: &[u8], here: Here) -> Result<Decoded, Damaged> {
     decode(bytes, here).map(Decoded::Whole)
 }
 
-/// The effect of a record on its key.
+/// The effect that a record had on the key's lock.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// The key's new lock, which has to be stored.
+    /// The key has a new lock, which the caller has to store.
     Anew(Lock),
-    /// The lock was changed in place: this grant is new.
+    /// The lock was changed in place: this grant is new or different.
     Grant(GrantId),
-    /// The lock was changed in place: a grant is gone.
+    /// The lock was changed in place: a grant was removed.
     Gone,
 }
 
-/// Applies a record to the key's lock, if there is one. An impossible change is refused, and nothing changes.
+/// Applies the record `told` to the key's present lock `held`, if there is one. An impossible change is refused, and
+/// nothing changes.
 pub fn apply(told: Decoded, held: Option<&mut Lock>) -> Result<Applied, Damaged> {
     const MODE: Damaged = Damaged::Field("mode");
     match (told, held) {
         (Decoded::Whole(lock), _) => Ok(Applied::Anew(lock)),
-        // The grant is one of several, so a record of the others must have arrived before.
+        // The record says that the grant is one of several, so the record of the other grants must have arrived before.
         (Decoded::Change(Change::Grant(..)), None | Some(Lock::Exclusive(_))) => Err(MODE),
         (Decoded::Change(Change::Grant(mode, grant)), Some(Lock::Joint(holders))) => {
             holders.put(mode, grant).map(Applied::Grant).ok_or(MODE)
@@ -148,7 +149,8 @@ pub fn apply(told: Decoded, held: Option<&mut Lock>) -> Result<Applied, Damaged>
     }
 }
 
-/// Checks a record that says that the lock which `owner` held alone is gone: the key must hold no other owner's grant.
+/// Checks the record that the grant of `owner`, the only one of its lock, is gone. The key must hold no other owner's
+/// grant.
 pub fn ensure_of(owner: Owner<'_>, held: Option<&Lock>) -> Result<(), Damaged> {
     match held {
         Some(lock) if lock.len() > 1 || lock.find(owner).is_none() => Err(Damaged::Field("owner")),
@@ -188,7 +190,7 @@ mod tests {
         decode_told(bytes, Here { arrival: Arrival::Stream, now: ms(11_000), boot: HERE })
     }
 
-    /// Returns a lock of two readers, which lasts for 9 s from 10 s on.
+    /// Returns a lock of two readers, which lasts from 10 s after boot for 9 s.
     fn shared() -> Lock {
         let reader = |name| Grant::new(owner(name), Note::default(), token(7), ms(10_000), ttl(9_000));
         let mut shared = Lock::of(Mode::Shared, reader("me"), Past::default());
@@ -198,7 +200,8 @@ mod tests {
         shared
     }
 
-    /// Returns a lock granted at 10 s for 1 s, extended at 10.5 s to 12.5 s (ttl 2 s), written at 11 s: 1.5 s are left.
+    /// Returns a lock and its record. It was granted at 10 s for 1 s, extended at 10.5 s to 12.5 s (ttl 2 s) and
+    /// written at 11 s, when 1.5 s were left.
     fn sample() -> (Lock, Vec<u8>) {
         let note = Note::new(b"for \0 people").unwrap();
         let mut lock = exclusive(owner("me"), note, token(77), ms(10_000), ttl(1_000));
@@ -249,7 +252,7 @@ mod tests {
     #[test]
     fn never_shorter_than_promised_in_another_boot() {
         let (lock, bytes) = sample();
-        // (arrival, ms left)
+        // (how the record arrived, ms left)
         for (arrival, left) in [(Arrival::Stream, 1_500), (Arrival::Storage, 2_000), (Arrival::Payload, 2_000)] {
             for now in [0, 500, 700_000] {
                 let read = read(&bytes, arrival, now, ELSEWHERE).unwrap();
@@ -302,7 +305,7 @@ mod tests {
         bytes = written(&lock, ms(11_000));
         assert_eq!((bytes[0], bytes[32]), (2, 2 | 4));
         assert_eq!(read(&bytes, Arrival::Storage, 11_000, HERE), Ok(lock));
-        // For one reader of two: in the record of the whole lock, and in that of its change.
+        // A reader, one of two: once in the record of the whole lock, once in the record of a change.
         let mut shared = shared();
         let me = shared.find(owner("me")).unwrap();
         shared.grant_mut(me).mark_adopted();
@@ -330,8 +333,8 @@ mod tests {
         let damaged = |at, with: &[u8]| read(&edited(&bytes, at, with), Arrival::Payload, 11_000, HERE);
         let number = Err(Damaged::Field("sequence number of the note"));
         assert_eq!((damaged(83, &[0; 8]), damaged(83, &[0xFF; 8])), (number.clone(), number));
-        // Exclusive: only if a record of version 1 cannot express it, alone, without a number or limit, and never as a
-        // change.
+        // An exclusive grant is only right in a record of version 2 if version 1 cannot express it: alone, without a
+        // number or limit, and never as a change.
         assert_eq!(damaged(32, &[0]), Err(Damaged::Field("mode")));
         assert_eq!(damaged(4, &[2]), Err(Damaged::Field("mode")));
         assert_eq!(damaged(34, &[1]), Err(Damaged::Field("mode")));
@@ -395,7 +398,7 @@ mod tests {
     }
 
     proptest! {
-        /// Hostile bytes are an error or a possible lock, never a panic.
+        /// Any bytes decode to a possible lock, or are refused with an error; nothing panics.
         #[test]
         fn any_bytes_decode_or_are_refused(
             head in prop::collection::vec(any::<u8>(), 63),
@@ -411,7 +414,7 @@ mod tests {
             }
         }
 
-        /// A random change to one field of a good record: an error, or a lock within bounds.
+        /// One field of a good record is changed at random. It decodes to a lock within bounds, or is refused.
         #[test]
         fn any_damage_leaves_a_lawful_lock(at in 0usize..78, byte in any::<u8>(), now in 0u64..30_000) {
             let (_, mut bytes) = sample();

@@ -1,4 +1,4 @@
-//! The gates that end by themselves, in the order of their ends.
+//! The gates that the node has to delete when their KEEP is over, in the order of their ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::Gate;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// The name of a gate that may have ended.
+/// A gate whose entry came due: it may have ended.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MayBeOver {
     db: u32,
@@ -21,16 +21,16 @@ impl MayBeOver {
     }
 }
 
-/// The gates with KEEP, by database and end. Each has one entry at most. A passing may have moved the gate's end since:
-/// then it is entered again when the entry comes due.
+/// The gates with KEEP, by database and end. Each has at most one entry. If a token passed since, the gate ends later
+/// than its entry says: when the entry comes due, the gate gets a new one.
 #[derive(Clone, Debug, Default)]
 pub struct Forgetting(BTreeMap<u32, Listed>);
 
-/// The entries of one database.
+/// The entries of one database: end and name of each gate, sorted by end.
 pub type Listed = BTreeSet<(BootTime, Box<[u8]>)>;
 
 impl Forgetting {
-    /// Enters `gate`, which is in `key`, if it has an end.
+    /// Adds an entry for `gate`, which is in `key`, if the gate has an end.
     pub fn list(&mut self, key: Key<'_>, gate: &mut Gate) {
         if let (Some(end), true) = (gate.end(), gate.listed == BootTime::default()) {
             gate.listed = end;
@@ -51,7 +51,7 @@ impl Forgetting {
         }
     }
 
-    /// Removes the first entry, if it is due at `now`.
+    /// Removes the entry with the earliest end, if that end is over at `now`. The caller finds the gate in its key.
     pub fn take_due(&mut self, now: BootTime) -> Option<MayBeOver> {
         let db = self.0.iter().find(|(_, gates)| gates.first().is_some_and(|(at, _)| now > *at)).map(|(db, _)| *db)?;
         let gates = self.0.get_mut(&db)?;
@@ -62,8 +62,8 @@ impl Forgetting {
         Some(MayBeOver { db, listed, name })
     }
 
-    /// Returns whether to delete the gate of an entry that was due. Otherwise enters it again, unless it has another
-    /// entry.
+    /// Returns whether the gate of an entry that came due has ended, so that the caller deletes it. If it lasts longer,
+    /// this adds a new entry, unless the gate has one.
     pub fn is_over(&mut self, due: &MayBeOver, gate: &mut Gate, now: BootTime) -> bool {
         if gate.listed != due.listed {
             return false;
@@ -81,14 +81,15 @@ impl Forgetting {
         self.0.values().filter_map(|gates| gates.first()).map(|(at, _)| *at).min()
     }
 
-    /// Swaps two databases.
+    /// Swaps the entries of two databases.
     pub fn swap(&mut self, one: u32, other: u32) {
         let (first, second) = (self.0.remove(&one), self.0.remove(&other));
         self.0.extend(second.map(|gates| (one, gates)));
         self.0.extend(first.map(|gates| (other, gates)));
     }
 
-    /// Removes the entries of a database, or of all (`None`), which is about to be emptied. Dropping many takes a while.
+    /// Removes the entries of a database, or of all (`None`), which is about to be emptied. Dropping many takes a
+    /// while, so the caller may do that in another thread.
     pub fn flush(&mut self, db: Option<u32>) -> Vec<Listed> {
         match db {
             Some(db) => self.0.remove(&db).into_iter().collect(),

@@ -1,4 +1,4 @@
-//! Gates: what a resource remembers of the tokens that it let pass.
+//! Gates: what a resource remembers of the tokens that passed it.
 
 pub mod forgetting;
 
@@ -9,25 +9,25 @@ use crate::values::limits::GATE_KEEP_MAX_MS;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The part of KEEP that is added to a gate's end when it is set. So the end moves, and is replicated, a few times in
-/// the length of a KEEP, and not with every passing.
+/// The part of KEEP, an eighth, that is added to a gate's end when the end is set. So the end moves, and is replicated,
+/// a few times in the length of a KEEP, and not with every token that passes.
 const SPARE_PART: u64 = 8;
 
 /// The latest end that a gate may have, in microseconds from now.
 pub(crate) const KEEP_MAX_US: u64 = (GATE_KEEP_MAX_MS + GATE_KEEP_MAX_MS / SPARE_PART) * 1_000;
 
-/// A gate: what its key holds.
+/// A gate: the content of a key of the type `redisgate`.
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
     seen: Floors,
-    /// The time after which the gate is forgotten; [`BootTime::MAX`] for one that stays, zero for one that let nothing
-    /// pass yet.
+    /// The time after which the gate is forgotten: [`BootTime::MAX`] for a gate that stays, zero for one that no token
+    /// has passed yet.
     end: BootTime,
     /// The time of the gate's entry in [`forgetting::Forgetting`]; zero if it has none.
     listed: BootTime,
 }
 
-/// Gates are equal if they decide equally: the entry does not count.
+/// Gates are equal if they decide equally: their entries for forgetting are not compared.
 impl PartialEq for Gate {
     fn eq(&self, other: &Self) -> bool {
         (&self.seen, self.end) == (&other.seen, other.end)
@@ -40,7 +40,7 @@ impl Gate {
         Self { seen, end, listed: BootTime::default() }
     }
 
-    /// Returns the tokens that have passed.
+    /// Returns what the gate remembers of the tokens that have passed.
     pub fn seen(&self) -> &Floors {
         &self.seen
     }
@@ -50,7 +50,7 @@ impl Gate {
         Some(self.end).filter(|end| *end != BootTime::MAX)
     }
 
-    /// Returns whether the gate is forgotten at `now`.
+    /// Returns whether the end of the gate is over at `now`, so that it counts as deleted.
     pub fn is_over(&self, now: BootTime) -> bool {
         now > self.end
     }
@@ -75,21 +75,21 @@ impl Gate {
         Ok(is_raised || self.end != before)
     }
 
-    /// Returns the approximate memory for the gate's entry in [`forgetting::Forgetting`], under a name of this length,
-    /// in bytes.
+    /// Returns about how much memory the gate's entry in [`forgetting::Forgetting`] takes, in bytes, if the key's name
+    /// has `name_bytes` bytes.
     pub fn entry_bytes(&self, name_bytes: usize) -> usize {
         const ENTRY_BYTES: usize = 40;
         if self.listed == BootTime::default() { 0 } else { ENTRY_BYTES + name_bytes }
     }
 
-    /// Adds the tokens and the end that another record of this gate contains.
+    /// Takes over the tokens and the end of `other`, another record of this gate, where they are larger.
     pub(crate) fn join(&mut self, other: &Gate) {
         other.seen.iter().for_each(|(kind, token)| _ = self.seen.add(kind, token));
         self.end = self.end.max(other.end);
     }
 
-    /// Replaces this gate in memory by `next`, a later state of the same key, which takes over the entry. Returns the
-    /// old one.
+    /// Replaces this gate in memory by `next`, a later state of the same key, which takes over the entry for
+    /// forgetting. Returns the old gate.
     pub fn replace(&mut self, next: Gate) -> Gate {
         let listed = self.listed;
         std::mem::replace(self, Gate { listed, ..next })
@@ -133,7 +133,8 @@ mod tests {
     }
 
     proptest! {
-        /// Until the end of the longest KEEP of any passing, and at that moment, no smaller exclusive token passes.
+        /// After any passings with any KEEPs, no smaller exclusive token passes until the latest of their ends, and at
+        /// that moment.
         #[test]
         fn the_end_never_comes_nearer(
             calls in prop::collection::vec((1..9_u64, prop::option::of(1..50_u64), 0..40_u64), 1..40),

@@ -1,40 +1,40 @@
-//! The endings of grants and waits, for people.
+//! Why grants and waits ended, as the log and the events show it to people.
 
 use crate::refusal::Refusal;
 
-/// The ending of a grant, or of a failed wait.
+/// Why a grant ended, or why a wait failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The owner gave back its last hold.
     Released,
     /// The lease was over.
     Expired,
-    /// The lease was over, after it had been kept alive until the connection of its holder ended.
+    /// The lease was over. Before, the node had kept it alive until the holder's connection ended.
     Unconnected,
     /// An operator broke the lock with LOCK.BREAK.
     Broken,
-    /// Another command of the server deleted its key.
+    /// Another command of the server deleted the key (DEL, SET, ...).
     Deleted,
     /// Another command deleted its key, and the lock continues under another name.
     Renamed,
     /// The database was emptied.
     Flushed,
-    /// The server evicted the lock to make room.
+    /// The server evicted the key to make room.
     Evicted,
-    /// The time of the request was over.
+    /// The time that the request allowed for waiting was over.
     TimedOut,
     /// The owner withdrew its request.
     Withdrawn,
-    /// The client of the request has gone, was unblocked, or waited on a node that became a replica.
+    /// The waiting client disconnected or was unblocked, or its node became a replica.
     Left,
-    /// The cluster slot of the key is served elsewhere.
+    /// The cluster slot of the key is served by another node now.
     Redirected,
     /// The request was refused.
     Refused(Refusal),
 }
 
 impl Ending {
-    /// Returns the ending's word for people.
+    /// Returns the word by which the log and the events name this ending.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Released => "released",
@@ -53,7 +53,7 @@ impl Ending {
         }
     }
 
-    /// Returns the code of a refusal's error; empty for other endings.
+    /// Returns the code of the refusal's error; empty for endings that are no refusal.
     pub fn code(self) -> String {
         match self {
             Self::Refused(refusal) => refusal.to_string().split(' ').next().unwrap_or_default().to_owned(),

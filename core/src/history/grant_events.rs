@@ -1,5 +1,5 @@
 //! Events of grants, for subscribers (`lock.events`). They are kept in order until the driver publishes them, at the
-//! end of the step or in the next pass of the event loop.
+//! end of the step or in the next pass of the server's event loop.
 
 use std::collections::VecDeque;
 
@@ -15,9 +15,9 @@ use crate::values::token::Token;
 /// A change of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// A grant to the requester.
+    /// The lock was granted to a request at once.
     Granted,
-    /// A grant to a waiting request.
+    /// The lock was granted to a request that had waited in the queue.
     HandedOver,
     /// The grant has a larger token.
     Raised,
@@ -28,7 +28,7 @@ pub enum Happened {
 }
 
 impl Happened {
-    /// Returns the event's word for people.
+    /// Returns the word by which `lock.events` names this change.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Granted => "granted",
@@ -45,7 +45,7 @@ impl Happened {
 pub struct GrantEvent {
     /// The change.
     pub happened: Happened,
-    /// The time of the change.
+    /// The time of the change, on the boot clock.
     pub at: BootTime,
     /// The database of the key.
     pub db: u32,
@@ -57,19 +57,19 @@ pub struct GrantEvent {
     pub token: Token,
     /// The mode after the change.
     pub mode: Mode,
-    /// The note, shortened as in the log.
+    /// The note, shortened as in the log: to [`LOG_NOTE_BYTES_MAX`](crate::limits::LOG_NOTE_BYTES_MAX) bytes.
     pub note: Box<[u8]>,
-    /// The length of its lease, in milliseconds.
+    /// The length of the grant's lease, in milliseconds.
     pub ttl_ms: u32,
     /// The time that the owner waited for the grant, in milliseconds.
     pub waited_ms: u64,
-    /// The time for which the grant had been held, in milliseconds.
+    /// The time for which the grant has been held, in milliseconds.
     pub held_ms: u64,
-    /// The number of requests that waited for the lock.
+    /// The number of requests that wait for the lock.
     pub waiters: usize,
 }
 
-/// Unpublished events.
+/// The events that the driver has not published yet.
 #[derive(Clone, Debug, Default)]
 pub struct Outbox {
     is_on: bool,
@@ -78,7 +78,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Sets whether there are subscribers. Unpublished events are dropped when there are none.
+    /// Sets whether `lock.events` has subscribers. Without subscribers the unpublished events are dropped.
     pub(super) fn configure(&mut self, is_on: bool) {
         if !is_on {
             *self = Self::default();
@@ -86,12 +86,13 @@ impl Outbox {
         self.is_on = is_on;
     }
 
-    /// Returns whether there are subscribers.
+    /// Returns whether `lock.events` has subscribers: without any, nothing is added.
     pub(super) fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Adds the event that `happened` to `grant` of the lock of `key` at `at`, while `waiters` requests wait for it.
+    /// Adds the event `happened`: it happened to `grant` of the lock of `key` at `at`, while `waiters` requests wait
+    /// for that lock.
     pub(super) fn push(
         &mut self,
         Key { db, name }: Key<'_>,
@@ -123,23 +124,24 @@ impl Outbox {
         });
     }
 
-    /// Returns whether there are events.
+    /// Returns whether there are unpublished events.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Removes and returns the oldest event.
+    /// Removes and returns the oldest unpublished event.
     pub(super) fn pop(&mut self) -> Option<GrantEvent> {
         self.events.pop_front()
     }
 
-    /// Returns how many events were dropped since the last call because there were too many. They would have followed
-    /// all present ones.
+    /// Returns how many events were dropped since the last call because there were too many unpublished ones.
+    /// Subscribers miss them after all present ones.
     pub(super) fn take_missed(&mut self) -> u64 {
         std::mem::take(&mut self.missed)
     }
 
-    /// Changes the newest events that say that a grant was deleted, and that satisfy `which`, to `ending`.
+    /// Corrects the newest events that say "deleted": up to `count` of them that satisfy `which` get the ending
+    /// `ending`.
     pub(super) fn deleted_by(&mut self, ending: Ending, count: usize, which: impl Fn(&GrantEvent) -> bool) {
         let newest = self.events.iter_mut().rev().take(count);
         let deleted = Happened::Ended(Ending::Deleted);
@@ -148,7 +150,7 @@ impl Outbox {
             .for_each(|event| event.happened = Happened::Ended(ending));
     }
 
-    /// Removes the newest events that say that a flush ended a lock: they are wrong.
+    /// Removes the newest events that say that a flush ended a lock: the flush began a reload, and the locks are back.
     pub(super) fn unflush(&mut self) {
         while self.events.back().is_some_and(|event| event.happened == Happened::Ended(Ending::Flushed)) {
             self.events.pop_back();

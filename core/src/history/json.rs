@@ -26,7 +26,7 @@ impl GrantEvent {
     }
 }
 
-/// Formats the note that `count` events are missing here, because there were too many.
+/// Formats the message that `count` events are missing at this point, because there were too many unpublished ones.
 pub fn missed_to_json(count: u64, wall_ms: u64, node: u128) -> String {
     format!("{{\"event\":\"missed\",\"time\":{wall_ms},\"node\":\"{node:032x}\",\"count\":{count}}}")
 }
@@ -46,7 +46,8 @@ fn quoted(text: &str, json: &mut String) -> std::fmt::Result {
     for character in text.chars() {
         match character {
             '"' | '\\' => write!(json, "\\{character}")?,
-            // Line ends too, so that each event is one line; and characters that some JSON readers take for line ends.
+            // Line ends are escaped too, so that each event is one line; and characters that some JSON readers take for
+            // line ends.
             '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
                 write!(json, "\\u{:04x}", u32::from(character))?;
             }

@@ -12,7 +12,7 @@ use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The subject of an entry.
+/// The subject of an entry of the log: a grant that ended, or a wait that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// A grant with this token, in this mode.
@@ -21,23 +21,23 @@ pub enum About {
     Wait(Wanted),
 }
 
-/// A failed wait.
+/// A request that waited and failed, for its entry in the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InVain<'a> {
     pub owner: &'a [u8],
     pub note: &'a [u8],
     pub wanted: Wanted,
-    /// The beginning of the wait, and its latest end.
+    /// The time when the request began to wait; at `until` its wait was over at the latest.
     pub since: BootTime,
     pub until: BootTime,
 }
 
-/// An entry of the log.
+/// An entry of the log: a grant that ended, or a wait that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The entry's number, counted from the start without gaps.
+    /// The entry's number, counted without gaps from the start of the node.
     pub id: u64,
-    /// The time of the end.
+    /// The time at which the grant or the wait ended.
     pub at: BootTime,
     /// The database of the key.
     pub db: u32,
@@ -45,7 +45,7 @@ pub struct Entry {
     pub name: Box<[u8]>,
     /// The owner that held the lock, or waited for it.
     pub owner: Box<[u8]>,
-    /// A grant or a wait.
+    /// The grant or the wait that this entry is about.
     pub about: About,
     /// The note. If it is longer than [`LOG_NOTE_BYTES_MAX`], its beginning and the number of omitted bytes.
     pub note: Box<[u8]>,
@@ -53,19 +53,19 @@ pub struct Entry {
     pub waited_ms: u64,
     /// The time for which the lock was held, in milliseconds.
     pub held_ms: u64,
-    /// The ending.
+    /// Why the grant or the wait ended.
     pub ending: Ending,
     /// The number of requests that waited for the lock at that moment.
     pub waiters: usize,
 }
 
-/// The newest entries.
+/// The newest entries of LOCK.LOG, up to a maximum number.
 #[derive(Clone, Debug)]
 pub struct Log {
     entries: VecDeque<Entry>,
     next_id: u64,
     max_len: usize,
-    /// The threshold below which entries are dropped, in milliseconds; the largest number drops all.
+    /// The least time held or waited with which an entry is kept, in milliseconds. The largest number keeps none.
     slower_than_ms: u64,
 }
 
@@ -78,8 +78,8 @@ impl Default for Log {
 }
 
 impl Log {
-    /// Sets the largest number of entries, and the threshold in milliseconds of waiting or holding from which on they
-    /// are kept; `None` keeps nothing.
+    /// Sets the largest number of entries, and the least time held or waited with which an entry is kept, in
+    /// milliseconds; `None` keeps none.
     pub(super) fn configure(&mut self, max_len: u32, slower_than_ms: Option<u32>) {
         self.max_len = max_len as usize;
         self.slower_than_ms = slower_than_ms.filter(|_| max_len > 0).map_or(u64::MAX, u64::from);
@@ -87,12 +87,13 @@ impl Log {
         self.entries.shrink_to(self.max_len);
     }
 
-    /// Returns the threshold in milliseconds; the largest number if nothing is kept.
+    /// Returns the least time held or waited with which an entry is kept, in milliseconds. It is the largest number if
+    /// none is kept.
     pub(super) fn slower_than_ms(&self) -> u64 {
         self.slower_than_ms
     }
 
-    /// Returns whether anything is kept.
+    /// Returns whether any entries are kept.
     pub(super) fn is_on(&self) -> bool {
         self.slower_than_ms < u64::MAX
     }
@@ -108,17 +109,17 @@ impl Log {
         self.entries.iter().filter(move |entry| entry.name == name)
     }
 
-    /// Returns the number of entries.
+    /// Returns the number of entries that the log has.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the log has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Removes all entries.
+    /// Removes all entries, for LOCK.LOG RESET.
     pub(super) fn reset(&mut self) {
         self.entries = VecDeque::new();
     }
@@ -151,7 +152,7 @@ impl Log {
         (waited_ms, held_ms): (u64, u64),
         (ending, waiters, at): (Ending, usize, BootTime),
     ) {
-        // Locks that an operator broke are looked up afterwards, however briefly they were held.
+        // People ask about locks that an operator broke, so these are kept however briefly they were held.
         let is_kept = waited_ms.max(held_ms) >= self.slower_than_ms || ending == Ending::Broken;
         if !is_kept || !self.is_on() {
             return;
@@ -163,13 +164,14 @@ impl Log {
         self.next_id += 1;
     }
 
-    /// Changes the newest entries that say that a grant was deleted, and that satisfy `which`, to `ending`.
+    /// Corrects the newest entries that say "deleted": up to `count` of them that satisfy `which` get the ending
+    /// `ending`.
     pub(super) fn deleted_by(&mut self, ending: Ending, count: usize, which: impl Fn(&Entry) -> bool) {
         let newest = self.entries.iter_mut().take(count);
         newest.filter(|entry| entry.ending == Ending::Deleted && which(entry)).for_each(|entry| entry.ending = ending);
     }
 
-    /// Removes the newest entries that say that a flush ended a lock: they are wrong.
+    /// Removes the newest entries that say that a flush ended a lock: the flush began a reload, and the locks are back.
     pub(super) fn unflush(&mut self) {
         while self.entries.front().is_some_and(|entry| entry.ending == Ending::Flushed) {
             self.entries.pop_front();

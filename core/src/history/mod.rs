@@ -1,6 +1,6 @@
 //! A node's memory of past grants and waits, for people: no rule reads it.
 //!
-//! The engine and the queues report each end here. If nothing is recorded, that costs two comparisons.
+//! The engine and the queues report each end here. With log and events off, that costs two comparisons.
 
 pub mod ending;
 pub mod grant_events;
@@ -24,29 +24,29 @@ use crate::values::mode::Mode;
 use crate::values::prefixes::KeyPrefixes;
 use crate::values::time::BootTime;
 
-/// The contended keys.
+/// The keys that LOCK.TOP shows: those that requests waited for most, or were refused most.
 #[derive(Clone, Debug, Default)]
 pub struct Contention {
-    /// The beginning of the counts.
+    /// The time from which on requests are counted.
     pub since: BootTime,
     /// Keys that requests waited for.
     pub waited: Top,
-    /// Keys that requests were refused at once, because another owner held them.
+    /// Keys whose lock was refused to requests at once, because another owner held it.
     pub refused: Top,
 }
 
-/// The history of a node.
+/// The history of a node: the log, unpublished events, contended keys, and figures by key prefix.
 #[derive(Clone, Debug)]
 pub struct History {
     log: Log,
     contention: Contention,
     prefixes: Prefixes,
     outbox: Outbox,
-    /// True if beginnings of grants are recorded too.
+    /// True if beginnings and changes of grants are recorded too, because events have subscribers.
     notices_grants: bool,
-    /// The threshold below which nothing is recorded, in milliseconds.
+    /// The least time held or waited with which an end is recorded, in milliseconds.
     from_ms: u64,
-    /// The threshold in microseconds.
+    /// The least time held or waited with which an end is recorded, in microseconds.
     from_us: u64,
 }
 
@@ -68,7 +68,7 @@ impl History {
         self.look_from();
     }
 
-    /// Sets `lock.metrics-prefixes`.
+    /// Sets the key prefixes that have figures of their own (`lock.metrics-prefixes`).
     pub(crate) fn count_by(&mut self, prefixes: &KeyPrefixes) {
         self.prefixes.configure(prefixes);
         self.look_from();
@@ -80,32 +80,32 @@ impl History {
         self.from_us = self.from_ms.saturating_mul(1_000);
     }
 
-    /// Returns the log.
+    /// Returns the log of ended grants and failed waits, for LOCK.LOG.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// Clears the log.
+    /// Removes all entries of the log, for LOCK.LOG RESET.
     pub fn reset_log(&mut self) {
         self.log.reset();
     }
 
-    /// Returns the contended keys.
+    /// Returns the most contended keys, for LOCK.TOP.
     pub fn contention(&self) -> &Contention {
         &self.contention
     }
 
-    /// Restarts the counts of contended keys at `now`.
+    /// Counts contended keys from zero again, from `now` on.
     pub fn reset_contention(&mut self, now: BootTime) {
         self.contention = Contention { since: now, ..Contention::default() };
     }
 
-    /// Returns the figures by key prefix.
+    /// Returns the figures by key prefix, for INFO.
     pub fn prefixes(&self) -> &Prefixes {
         &self.prefixes
     }
 
-    /// Returns whether the beginning or a change of a grant is recorded.
+    /// Returns whether beginnings and changes of grants are recorded. Their ends may be recorded even if not.
     #[inline(always)]
     pub(crate) fn notices_grants(&self) -> bool {
         self.notices_grants
@@ -133,12 +133,12 @@ impl History {
         self.outbox.has_events()
     }
 
-    /// Removes and returns the oldest event.
+    /// Removes and returns the oldest unpublished event, for the driver to publish.
     pub fn take_event(&mut self) -> Option<GrantEvent> {
         self.outbox.pop()
     }
 
-    /// Returns how many events are missing after those that were taken, because there were too many.
+    /// Returns how many events were dropped after those that were taken, because there were too many unpublished ones.
     pub fn take_missed_events(&mut self) -> u64 {
         self.outbox.take_missed()
     }
@@ -150,7 +150,7 @@ impl History {
         }
     }
 
-    /// Notes that a request for the lock of `key` was served after `us` microseconds.
+    /// Records that a request for the lock of `key` got it after waiting `us` microseconds.
     pub(crate) fn served(&mut self, key: Key<'_>, us: u64) {
         if !self.prefixes.is_empty() {
             self.prefixes.of(key.name).waits.record(us);
@@ -167,7 +167,8 @@ impl History {
         self.contention.refused.count(key);
     }
 
-    /// Returns whether the end of `grant` at `now` by `ending` is recorded.
+    /// Returns whether an end of `grant` at `now`, for the reason `ending`, goes into the log, the events or the
+    /// figures.
     #[inline(always)]
     pub(crate) fn wants(&self, grant: &Grant, ending: Ending, now: BootTime) -> bool {
         now.us_since(grant.granted()) >= self.from_us
@@ -175,8 +176,8 @@ impl History {
             || (ending == Ending::Broken && self.log.is_on())
     }
 
-    /// Notes that `grant` of the lock of `key` ends at `now` by `ending`, or ended earlier with its lease, while
-    /// `waiters` requests wait.
+    /// Records that `grant` of the lock of `key` ends at `now` for the reason `ending`, or ended earlier with its
+    /// lease. `waiters` requests wait for the lock.
     #[cold]
     pub(crate) fn grant_ended(
         &mut self,
@@ -198,7 +199,7 @@ impl History {
         self.log.push_grant(key, (mode, grant), ending, waiters, at);
     }
 
-    /// Notes that all grants of `lock` of `key` end at `now`. Of very many, only some are noted.
+    /// Records that all grants of `lock` of `key` end at `now`. If there are very many, only some are recorded.
     #[cold]
     pub(crate) fn lock_ended(&mut self, key: Key<'_>, lock: &Lock, ending: Ending, waiters: usize, now: BootTime) {
         for (mode, grant) in lock.grants().take(LOGGED_TOGETHER_MAX) {
@@ -208,19 +209,20 @@ impl History {
         }
     }
 
-    /// Notes that a request for the lock of `key` fails at `now`, or failed when its time was over, and `waiters`
-    /// requests are left.
+    /// Records that a request for the lock of `key` fails at `now`, or failed when its time was over. `waiters` other
+    /// requests still wait.
     pub(crate) fn wait_ended(&mut self, key: Key<'_>, wait: InVain<'_>, ending: Ending, waiters: usize, now: BootTime) {
         self.log.push_wait(key, wait, ending, waiters, now.min(wait.until));
     }
 
-    /// Notes that the lock that was last deleted from `name` in `db` was evicted.
+    /// Records that the lock last deleted from `key` was evicted by the server.
     pub(crate) fn was_evicted(&mut self, Key { db, name }: Key<'_>) {
         self.log.deleted_by(Ending::Evicted, LOGGED_TOGETHER_MAX, |entry| entry.db == db && *entry.name == *name);
         self.outbox.deleted_by(Ending::Evicted, LOGGED_TOGETHER_MAX, |event| event.db == db && *event.name == *name);
     }
 
-    /// Notes that `lock` came to a key: if it was deleted from another one just before, it was renamed.
+    /// Notices that `lock` came to a key. If it was deleted from another key just before, that was a RENAME, and the
+    /// records say so from now on.
     pub(crate) fn arrived(&mut self, lock: &Lock) {
         if self.log.is_empty() && !self.outbox.has_events() {
             return;
@@ -236,7 +238,7 @@ impl History {
         }
     }
 
-    /// Notes that the last flush was the start of a reload: its locks are back.
+    /// Corrects the records: the last flush was the start of a reload, so its locks did not end.
     pub(crate) fn reloaded(&mut self) {
         self.log.unflush();
         self.outbox.unflush();

@@ -1,11 +1,11 @@
-//! Figures by key prefix. An operator lists the prefixes, so there are few.
+//! Figures by key prefix, for monitoring. The operator lists the prefixes, so there are few.
 
 use std::mem::take;
 
 use crate::history::times::Times;
 use crate::values::prefixes::KeyPrefixes;
 
-/// Figures of locks.
+/// The figures of the locks under one key prefix, counted since the prefix was configured.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// The number of grants.
@@ -21,21 +21,21 @@ pub struct Figures {
 #[derive(Clone, Debug)]
 struct Row {
     prefix: Box<[u8]>,
-    /// The row of the longest other prefix that this one begins with.
+    /// The row of the longest other prefix with which this one begins, if there is one.
     within: Option<usize>,
     figures: Figures,
 }
 
-/// The figures of each prefix, and of all other keys.
+/// The figures of the locks under each configured prefix, and of all other locks.
 #[derive(Clone, Debug, Default)]
 pub struct Prefixes {
-    /// The rows, in byte order of their prefixes.
+    /// A row for each prefix, in byte order.
     rows: Vec<Row>,
     other: Figures,
 }
 
 impl Prefixes {
-    /// Sets the prefixes. Prefixes that were there before keep their figures; without prefixes there are no figures.
+    /// Sets the prefixes. A prefix that was there before keeps its figures. Without any prefix nothing is counted.
     pub(super) fn configure(&mut self, prefixes: &KeyPrefixes) {
         if prefixes.iter().eq(self.rows.iter().map(|row| &*row.prefix)) {
             return;
@@ -52,12 +52,13 @@ impl Prefixes {
         }
     }
 
-    /// Returns whether there are no prefixes.
+    /// Returns whether no prefix is configured.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Returns the row of the longest prefix of `name`, among the row `from` and the rows of its own prefixes.
+    /// Returns the row of the longest prefix of `name`, among the row `from` and the rows of the prefixes with which
+    /// that one begins.
     fn longest(&self, mut from: Option<usize>, name: &[u8]) -> Option<usize> {
         while let Some(place) = from.filter(|&place| !name.starts_with(&self.rows[place].prefix)) {
             from = self.rows[place].within;
@@ -65,7 +66,7 @@ impl Prefixes {
         from
     }
 
-    /// Returns the figures for `name`: those of its longest prefix.
+    /// Returns the figures that count for the key `name`: those of its longest prefix, or of all other keys.
     pub(super) fn of(&mut self, name: &[u8]) -> &mut Figures {
         // All prefixes of `name` come before it in order, and are prefixes of one another. Every row between the
         // longest of them and `name` begins with it too.
@@ -81,7 +82,7 @@ impl Prefixes {
         self.rows.iter().map(|row| (&*row.prefix, &row.figures))
     }
 
-    /// Returns the figures of all other keys.
+    /// Returns the figures of all keys with none of the prefixes.
     pub fn other(&self) -> &Figures {
         &self.other
     }
@@ -122,7 +123,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// Prefixes of few letters, so that they are prefixes of one another.
+        /// The prefixes have few letters, so that some begin with others. A key counts for the longest prefix with
+        /// which it begins.
         #[test]
         fn the_longest_prefix_counts(
             prefixes in proptest::collection::btree_set("[a-c]{1,4}", 0..12),

@@ -1,6 +1,6 @@
-//! Texts of bounded length, visibly cut.
+//! Cuts texts to a bounded length, and shows how much was cut.
 
-/// Returns these bytes or, if there are more than `max`, the first `max` and the number of omitted bytes.
+/// Returns `bytes`, or the first `max` of them and the number of omitted bytes if there are more.
 pub(super) fn shortened(bytes: &[u8], max: usize) -> Box<[u8]> {
     match bytes.get(..max) {
         Some(start) if bytes.len() > max => {

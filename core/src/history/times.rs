@@ -1,17 +1,17 @@
-//! Distributions of durations: an HDR histogram (Gil Tene; log-linear buckets), whose size does not depend on their
-//! number.
+//! Distributions of durations, as HDR histograms (Gil Tene; log-linear buckets). The memory does not depend on the
+//! number of durations.
 
 use hdrhistogram::Histogram;
 
 use crate::values::limits::KEEPALIVE_MAX_MS;
 
-/// The longest duration that is distinguished from longer ones, in microseconds: the longest KEEPALIVE.
+/// The longest duration that is told apart from longer ones, in microseconds: no KEEPALIVE is longer.
 const LONGEST_US: u64 = KEEPALIVE_MAX_MS as u64 * 1_000;
 
 /// The significant decimal digits: a reported duration is off by less than 1 %, which is finer than anybody needs.
 const DIGITS: u8 = 2;
 
-/// Durations. The histogram, which takes 36 KiB, is created with the first.
+/// A distribution of durations. The histogram takes 36 KiB, so it is created with the first duration.
 #[derive(Clone, Debug, Default)]
 pub struct Times(Option<Histogram<u64>>);
 
@@ -22,12 +22,13 @@ impl Times {
         self.0.get_or_insert_with(new).saturating_record(us.min(LONGEST_US));
     }
 
-    /// Returns the duration that this share did not exceed, in microseconds; 0 before the first.
+    /// Returns the duration, in microseconds, that the part `share` (0 to 1) of all durations did not exceed; 0 before
+    /// the first duration.
     pub fn quantile_us(&self, share: f64) -> u64 {
         self.0.as_ref().map_or(0, |times| times.value_at_quantile(share))
     }
 
-    /// Returns the number of durations.
+    /// Returns the number of recorded durations.
     pub fn count(&self) -> u64 {
         self.0.as_ref().map_or(0, Histogram::len)
     }
@@ -48,7 +49,8 @@ mod tests {
         assert_eq!(times.count(), 1_001);
     }
 
-    /// A single duration is reported exactly, except for the documented error; none is longer than the longest.
+    /// A single duration is recorded. It is reported with an error of less than 1 %, and a longer one than the maximum
+    /// is reported as the maximum.
     #[test]
     fn each_time_is_told_within_a_percent() {
         for us in (0..42).flat_map(|bits| [(1_u64 << bits) - 1, 1 << bits, (1 << bits) + (1 << bits) / 3]) {

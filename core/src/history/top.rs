@@ -15,7 +15,7 @@ use crate::history::shortened::shortened;
 use crate::values::key::Key;
 use crate::values::limits::{LOG_KEY_BYTES_MAX, TOP_KEYS};
 
-/// A key, and the number of its events.
+/// A key with its approximate number of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// The key's database.
@@ -24,7 +24,7 @@ pub struct Counted {
     pub name: Box<[u8]>,
     /// The upper bound of the number of events.
     pub count: u64,
-    /// The amount by which that may be too large.
+    /// The amount by which the count may be too large.
     pub error: u64,
 }
 
@@ -34,11 +34,11 @@ impl Counted {
     }
 }
 
-/// The keys with the most events.
+/// The keys with the most events: requests that waited for the lock, or were refused it.
 #[derive(Clone, Debug, Default)]
 pub struct Top {
     counters: Vec<Counted>,
-    /// The place of each key's counter.
+    /// The index of each key's counter in `keys`.
     places: HashTable<usize>,
     hasher: RandomState,
     total: u64,
@@ -61,8 +61,8 @@ impl Top {
         self.counters[place].count += 1;
     }
 
-    /// Returns a counter for a key without one: a new one, or the smallest. It is found by a scan of all counters,
-    /// which are few; keeping them in order would cost each event more.
+    /// Returns a counter for a key without one: a new one, or the smallest. To find the smallest, all counters are
+    /// scanned: they are few, and keeping them in order would cost each event more.
     fn begin(&mut self, Key { db, name }: Key<'_>, hash: u64) -> usize {
         let places = 0..self.counters.len();
         let least = places.min_by_key(|&place| self.counters[place].count).filter(|_| self.counters.len() == TOP_KEYS);
@@ -112,7 +112,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
-        /// Few frequent keys and many single ones: each row is compared with the exact count.
+        /// A few keys have many events, many keys have one. Each count is compared with the exact number: it is within
+        /// its error, and no frequent key is missing.
         #[test]
         fn counts_are_within_their_errors_and_no_frequent_key_is_missing(
             events in proptest::collection::vec((0_u8..4, any::<u16>()), 0..6_000)

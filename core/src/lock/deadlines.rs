@@ -13,16 +13,16 @@ use crate::lock::entry::DeadlineEntry;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// The database that nearly all locks are in.
+/// The database in which nearly all locks are.
 const MAIN: u32 = 0;
 
-/// The number of databases with due entries that one step checks.
+/// The largest number of databases in which one step looks for due entries.
 const DATABASES_A_STEP: usize = 16;
 
-/// An entry that came due. It still belongs to the lock, and shares its fate.
+/// An entry that came due. Its lock still refers to it, and has to schedule or cancel it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The database of the lock's key.
+    /// The database that has the lock's key.
     pub db: u32,
     name: Name,
     entry: DeadlineEntry,
@@ -40,12 +40,13 @@ impl Due {
     }
 }
 
-/// The entries of one or all databases, from before they were emptied, or a copy. Dropping many takes a while.
+/// The entries of one database or of all, taken out before a flush, or copied. Dropping a long list takes a while, so a
+/// thread in the background may do that.
 #[derive(Clone, Debug, Default)]
 pub struct Detached(Vec<(u32, Box<Entries>)>);
 
 impl Detached {
-    /// Returns the number of entries.
+    /// Returns the number of entries, which is the number of locks.
     pub fn len(&self) -> usize {
         self.0.iter().map(|(_, entries)| entries.len()).sum()
     }
@@ -74,21 +75,23 @@ impl Detached {
 /// The entries of all locks in memory.
 ///
 /// A server may have a million databases. Only those with locks take memory, and the first entry to come due is found
-/// without a scan of them. Nearly all locks are in database 0, which is not in that index, so they have no extra cost.
+/// without a scan of them. Nearly all locks are in database 0. It is not in the index of databases, so its locks cost
+/// nothing extra.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
     /// The entries of database 0.
     main: Entries,
     /// The entries of the other databases that have any.
     others: BTreeMap<u32, Box<Entries>>,
-    /// The time of the next work for each of these.
+    /// For each database but 0: the time at which its entries next need work. Sorted by time.
     firsts: BTreeSet<(BootTime, u32)>,
     len: usize,
-    /// An empty set, for the next database with a lock.
+    /// A set without entries, kept for the next database that gets a lock: it saves an allocation.
     spare: Option<Box<Entries>>,
-    /// The numbers of sets that became empty: no lock has an entry there.
+    /// The numbers of sets that became empty. No lock refers to an entry of such a set, so its number can be used
+    /// again.
     free_numbers: Vec<u32>,
-    /// The highest number of a set. Only a detached set takes its number away.
+    /// The highest number that a set has had. Numbers are used again, except that of a detached set.
     numbers: u32,
 }
 
@@ -141,7 +144,7 @@ impl Deadlines {
         lock.set_entry(entry);
     }
 
-    /// Removes the entry of `lock`, which is about to leave `db`, or its name there.
+    /// Removes the entry of `lock`, which is about to leave the database `db`, or its key there.
     #[inline]
     pub fn cancel(&mut self, db: u32, lock: &mut Lock) {
         let entry = lock.entry();
@@ -159,7 +162,7 @@ impl Deadlines {
         let is_due = |(first, _): &(BootTime, u32)| now > *first;
         let mut due: SmallVec<[_; DATABASES_A_STEP + 1]> = main.into_iter().chain(others).filter(is_due).collect();
         due.sort_unstable();
-        // The first of them has an entry, unless it has to sort first.
+        // The first of these databases has a due entry, unless it has to sort its far entries first.
         due.into_iter().find_map(|(_, db)| {
             let (place, name, set) = self.change(db, |entries| {
                 let (place, name) = entries.pop_due(now)?;
@@ -169,7 +172,7 @@ impl Deadlines {
         })
     }
 
-    /// Removes an entry that came due, and that no lock has.
+    /// Removes an entry that came due and that no lock refers to.
     pub fn forget(&mut self, due: &Due) {
         if let Some(db) = self.database_of(due.db, due.entry) {
             self.change(db, |entries| entries.remove_due(due.entry.place));
@@ -193,7 +196,7 @@ impl Deadlines {
         self.len == 0
     }
 
-    /// Returns the end of the last lock of `db`.
+    /// Returns the time at which the last lock of `db` ends; `None` if it has no lock.
     pub fn last(&self, db: u32) -> Option<BootTime> {
         self.entries(db)?.last()
     }
@@ -210,15 +213,15 @@ impl Deadlines {
         Detached(self.entries(db).map(|entries| (db, Box::new(entries.clone()))).into_iter().collect())
     }
 
-    /// Swaps two databases.
+    /// Swaps the entries of two databases.
     pub fn swap(&mut self, one: u32, other: u32) {
         let (first, second) = (self.take(one), self.take(other));
         self.put(one, second);
         self.put(other, first);
     }
 
-    /// Removes the entries of a database, or of all (`None`), which is about to be emptied. Entries that remaining
-    /// locks still refer to belong to nobody from now on.
+    /// Removes the entries of a database, or of all (`None`), which is about to be emptied. Locks that outlive the
+    /// flush have no entry from now on, although they still refer to one.
     pub fn detach(&mut self, db: Option<u32>) -> Detached {
         let databases: Vec<u32> = match db {
             Some(db) => vec![db],
@@ -234,7 +237,7 @@ impl Deadlines {
         Detached(detached)
     }
 
-    /// Returns the memory for the entry of a lock with a name of this length, in bytes.
+    /// Returns the memory that the entry of a lock takes, in bytes, if the key's name has `name_bytes` bytes.
     pub const fn entry_bytes(name_bytes: usize) -> usize {
         entries::entry_bytes(name_bytes)
     }
@@ -244,7 +247,7 @@ impl Deadlines {
         if db == MAIN { Some(&self.main) } else { self.others.get(&db).map(|entries| &**entries) }
     }
 
-    /// Returns the database with the set of this entry. It is `db` unless a server named a wrong one.
+    /// Returns the database that has this entry. It is `db`, unless the server named a wrong one.
     #[inline]
     fn database_of(&self, db: u32, entry: DeadlineEntry) -> Option<u32> {
         let is_its = |entries: &Entries| entries.number == entry.set;
@@ -258,7 +261,7 @@ impl Deadlines {
         if is_its(&self.main) { Some(MAIN) } else { others() }
     }
 
-    /// Removes the entries of `db`.
+    /// Takes the entries of `db` out, and leaves it without any.
     fn take(&mut self, db: u32) -> Box<Entries> {
         let empty = self.empty();
         let entries = if db == MAIN {
@@ -279,7 +282,7 @@ impl Deadlines {
         entries
     }
 
-    /// Sets the entries of `db`, which had none.
+    /// Gives `entries` to the database `db`, which had none.
     fn put(&mut self, db: u32, entries: Box<Entries>) {
         self.len += entries.len();
         if db == MAIN {
@@ -293,7 +296,7 @@ impl Deadlines {
         }
     }
 
-    /// Returns a set without entries.
+    /// Returns a set without entries, with a number that no other set has.
     fn empty(&mut self) -> Box<Entries> {
         self.spare.take().unwrap_or_else(|| {
             let number = self.free_numbers.pop().unwrap_or_else(|| {
@@ -304,7 +307,7 @@ impl Deadlines {
         })
     }
 
-    /// Keeps a set that became empty for another database: no lock has an entry there.
+    /// Keeps a set without entries for another database, or only its number if one is kept already.
     fn is_spare(&mut self, empty: Box<Entries>) {
         match self.spare {
             None => self.spare = Some(empty),
@@ -312,7 +315,7 @@ impl Deadlines {
         }
     }
 
-    /// Changes the entries of `db`, and updates the index of all.
+    /// Lets `body` change the entries of `db`, and updates the index of all databases.
     #[inline]
     fn change<T>(&mut self, db: u32, body: impl FnOnce(&mut Entries) -> T) -> T {
         if db == MAIN {

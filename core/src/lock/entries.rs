@@ -19,24 +19,24 @@ const TICK_BITS: u32 = 10;
 /// The ticks of an overflow list, as a power of two: 1.05 s.
 const FAR_BITS: u32 = 10;
 
-/// The ticks of a stretch, which moves to the ring as a whole, as a power of two: 67 s. The ring has room for two
-/// stretches, the present one and the next.
+/// The ticks of a stretch, as a power of two: 67 s. All overflow lists of a stretch move to the ring before it begins.
+/// The ring has room for two stretches, the present one and the next.
 const STRETCH_BITS: u32 = (MOMENTS / 2).ilog2();
 
 /// The largest delay with which an entry comes due, in microseconds.
 pub(super) const LATE_US: u64 = (1 << TICK_BITS) - 1;
 
-/// The number of entries that move from the overflow lists to the ring in one step: some ten microseconds.
+/// The number of entries that move from the overflow lists to the ring in one step, which takes some ten microseconds.
 const NEARED_A_STEP: usize = 256;
 
 /// The longest name inside an entry, in bytes; longer names are stored separately.
 const NAME_INLINE_BYTES: usize = 15;
 
-/// The mark of a name that is stored separately.
+/// The value of `name_bytes` for a name that is stored separately.
 const LONG: u8 = u8::MAX;
 
-/// Values of [`Entry::before`]: the entry is the first in the list of its tick, of overdue entries, or of an overflow
-/// list; or it is in no list, because it came due.
+/// Values of [`Entry::before`] in place of a neighbour. The entry is the first in the list of its tick, of overdue
+/// entries, or of an overflow list; or it is in no list, because it came due.
 const FIRST: u32 = u32::MAX;
 const FIRST_OVERDUE: u32 = u32::MAX - 1;
 const FIRST_FAR: u32 = u32::MAX - 2;
@@ -48,15 +48,15 @@ pub(super) type Name = SmallVec<[u8; 24]>;
 #[derive(Clone, Debug, Default)]
 struct Entry {
     due: BootTime,
-    /// The neighbours in a list; [`NONE`] follows the last.
+    /// The places of the neighbours in the list; [`NONE`] follows the last.
     before: u32,
     after: u32,
-    /// The length of the name, or [`LONG`]: then `name` has the place of the long name.
+    /// The length of the name in bytes, or [`LONG`]: then `name` has the place of the long name.
     name_bytes: u8,
     name: [u8; NAME_INLINE_BYTES],
 }
 
-/// Returns the memory for the entry of a lock with a name of this length, in bytes.
+/// Returns the memory that the entry of a lock takes, in bytes, if the key's name has `name_bytes` bytes.
 pub(super) const fn entry_bytes(name_bytes: usize) -> usize {
     let long_bytes = if name_bytes > NAME_INLINE_BYTES { size_of::<Box<[u8]>>() + name_bytes } else { 0 };
     size_of::<Entry>() + long_bytes
@@ -67,32 +67,32 @@ const fn tick_of(moment: BootTime) -> u64 {
     moment.as_us() >> TICK_BITS
 }
 
-/// Returns the last moment before a tick.
+/// Returns the last moment before `tick` begins.
 const fn end_before(tick: u64) -> BootTime {
     BootTime::from_us((tick << TICK_BITS).saturating_sub(1))
 }
 
-/// The entries of one database.
+/// The entries of one database: one for each lock there.
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
-    /// The number of this set, different from that of every other set with locks, and of those that were detached.
+    /// The number of this set. Every other set with locks has another number, and so has every detached one.
     pub number: u32,
     entries: Slab<Entry>,
     long_names: Slab<Box<[u8]>>,
-    /// The list of entries due before the ring's ticks.
+    /// The list of entries that were due before the first tick of the ring.
     overdue: u32,
     /// The first tick of the ring.
     from: u64,
     near: Ring,
     /// The first tick in the ring with entries; `u64::MAX` if there is none.
     first_near: u64,
-    /// The overflow lists.
+    /// The overflow lists: for each second, the place of the first entry.
     far: BTreeMap<u64, u32>,
-    /// The first of them; `u64::MAX` if there is none.
+    /// The key in `far` of the first overflow list; `u64::MAX` if there is none.
     first_far: u64,
-    /// The ends of the last leases, of locks with several holders.
+    /// For each lock with several holders, the end of its last lease and its place, sorted by time.
     ends: BTreeSet<(BootTime, u32)>,
-    /// The last ends of locks with several holders, by place.
+    /// The ends in `ends`, by the place of the lock's entry.
     end_of: BTreeMap<u32, BootTime>,
 }
 
@@ -117,7 +117,8 @@ impl Entries {
         self.entries.len()
     }
 
-    /// Adds an entry. The present time is `since` or later.
+    /// Adds an entry for the lock `name` that comes due at `due`, and returns its place. The present time is `since` or
+    /// later.
     #[inline]
     pub fn insert(&mut self, name: &[u8], due: BootTime, since: BootTime) -> u32 {
         self.is_now(since);
@@ -141,7 +142,7 @@ impl Entries {
         self.entries.get(place).filter(|entry| entry.before != CAME_DUE).map(|entry| entry.due)
     }
 
-    /// Returns whether an entry comes due at this time, and its lock ends then.
+    /// Returns whether an entry comes due at the time `due`, and its lock ends then.
     #[inline]
     pub fn is_at(&self, place: u32, due: BootTime) -> bool {
         self.due(place) == Some(due) && (self.ends.is_empty() || !self.end_of.contains_key(&place))
@@ -177,7 +178,7 @@ impl Entries {
         }
     }
 
-    /// Notes that the lock of this entry has holders until `end`.
+    /// Notes that the lock of this entry has several holders, the last of them until `end`.
     pub fn set_end(&mut self, place: u32, end: BootTime) {
         if self.end_of.get(&place) != Some(&end) {
             self.forget_end(place);
@@ -186,7 +187,7 @@ impl Entries {
         }
     }
 
-    /// Notes that the lock of this entry ends when it comes due.
+    /// Notes that the lock of this entry ends when the entry comes due: it has one holder.
     #[inline]
     pub fn forget_end(&mut self, place: u32) {
         if !self.ends.is_empty()
@@ -196,21 +197,21 @@ impl Entries {
         }
     }
 
-    /// Returns the time after which there is work for [`Entries::pop_due`]; `None` if there never is.
+    /// Returns the time after which [`Entries::pop_due`] has work; `None` if it will have none.
     #[inline]
     pub fn next(&self) -> Option<BootTime> {
         if self.overdue != NONE {
             return Some(end_before(self.from));
         }
         let near = (self.first_near != u64::MAX).then(|| end_before(self.first_near + 1));
-        // A stretch moves to the ring when the one before it begins.
+        // A stretch has to move to the ring when the one before it begins.
         let far = self.first_far_stretch().map(|far| end_before(far.saturating_sub(1) << STRETCH_BITS));
         near.into_iter().chain(far).min()
     }
 
-    /// Removes the entry that has been due longest, or one of the same tick, from its list. It keeps its place until it
-    /// is removed, or moved to another time. `None` if none is due, or if many have to be sorted first and
-    /// [`Entries::next`] is still in the past.
+    /// Removes the entry that has been due longest, or one of the same tick, from its list. The entry keeps its place
+    /// until it is removed, or moved to another time. `None` if none is due. Also `None` if many have to be sorted
+    /// first: then [`Entries::next`] is still in the past.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Name)> {
         self.is_now(now);
         self.bring_near();
@@ -227,19 +228,19 @@ impl Entries {
         Some((place, name))
     }
 
-    /// Returns the end of the last lock.
+    /// Returns the time at which the last lock of this database ends; `None` if it has no lock.
     pub fn last(&self) -> Option<BootTime> {
         let of_list = |first| self.list(first).map(|place| self.entry(place).due).max();
         let near = self.near.last_from(self.from).map(|tick| self.near.get(tick)).and_then(of_list);
         let far = self.far.last_key_value().and_then(|(_, first)| of_list(*first));
         let joint = self.ends.last().map(|(end, _)| *end);
-        // Otherwise only entries are left that are overdue, or came due.
+        // If both lists are empty, only entries are left that are overdue, or came due.
         let rest = || self.entries.iter().map(|(_, entry)| entry.due).max();
         let alone = near.max(far).or_else(rest);
         alone.max(joint)
     }
 
-    /// Iterates over every name, and the end of its lock.
+    /// Iterates over the name of every lock, with the time at which it ends.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], BootTime)> {
         self.entries.iter().map(|(place, entry)| {
             (name_of(entry, &self.long_names), self.end_of.get(&place).copied().unwrap_or(entry.due))
@@ -252,12 +253,12 @@ impl Entries {
         self.from = tick_of(now).min(self.first_near).max(self.from);
     }
 
-    /// Returns the first stretch with entries in overflow lists.
+    /// Returns the first stretch that has entries in overflow lists.
     fn first_far_stretch(&self) -> Option<u64> {
         (self.first_far != u64::MAX).then_some(self.first_far >> (STRETCH_BITS - FAR_BITS))
     }
 
-    /// Moves some entries of the next stretch to the ring.
+    /// Moves up to [`NEARED_A_STEP`] entries of the next stretch from the overflow lists to the ring.
     fn bring_near(&mut self) {
         for _ in 0..NEARED_A_STEP {
             if self.first_far_stretch().is_none_or(|far| far > (self.from >> STRETCH_BITS) + 1) {
@@ -274,7 +275,7 @@ impl Entries {
     fn link(&mut self, place: u32, due: BootTime) {
         let tick = tick_of(due);
         let stretch = tick >> STRETCH_BITS;
-        // Entries of later stretches belong to overflow lists: the ring would not be in order otherwise.
+        // Entries of later stretches belong to overflow lists: in the ring they would come due too early.
         if stretch > (self.from >> STRETCH_BITS) + 1 {
             let list = tick >> FAR_BITS;
             let first = self.far.insert(list, place).unwrap_or(NONE);
@@ -297,7 +298,7 @@ impl Entries {
         }
     }
 
-    /// Makes the entry the first of a list.
+    /// Makes the entry at `place` the first of a list, in front of `after`.
     #[inline]
     fn link_first(&mut self, place: u32, before: u32, after: u32) {
         if let Some(entry) = self.entries.get_mut(place) {
@@ -328,7 +329,7 @@ impl Entries {
         }
     }
 
-    /// Sets the first entry of a tick in the ring, or [`NONE`].
+    /// Sets the first entry of a tick in the ring; [`NONE`] if the tick has no entry.
     #[inline]
     fn begins_near(&mut self, tick: u64, first: u32) {
         if first != NONE {
@@ -354,7 +355,7 @@ impl Entries {
         self.entries.get(place).expect("an entry of a list")
     }
 
-    /// Iterates over the places of a list.
+    /// Iterates over the places of the entries of a list, from the place `first` on.
     fn list(&self, first: u32) -> impl Iterator<Item = u32> {
         let is_there = |place: &u32| *place != NONE;
         std::iter::successors(Some(first).filter(is_there), move |&place| {
@@ -363,7 +364,7 @@ impl Entries {
     }
 }
 
-/// Returns the place of a long name.
+/// Returns the place in `long_names` of an entry's name that is too long for the entry.
 fn long_place(entry: &Entry) -> u32 {
     let [a, b, c, d, ..] = entry.name;
     u32::from_le_bytes([a, b, c, d])

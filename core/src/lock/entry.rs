@@ -1,11 +1,11 @@
 //! A lock's entry among the deadlines, kept in the lock itself.
 
-/// A lock's entry in [`crate::Deadlines`]: a place in one set of entries. Only the lock has it, so the place is reused
-/// only after the lock has given it up. A detached set has a unique number, so the entries that its locks kept belong
-/// to nobody.
+/// A lock's entry in [`crate::Deadlines`]: the number of a set of entries, and a place there. Only the lock refers to
+/// it, so the place is reused only after the lock has given it up. After a flush the old set's number is not used
+/// again, so a lock that still refers to it has no entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadlineEntry {
     pub(super) place: u32,
-    /// The number of the set; 0 without an entry.
+    /// The number of the set of entries; 0 if the lock has no entry.
     pub(super) set: u32,
 }

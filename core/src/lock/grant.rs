@@ -1,4 +1,4 @@
-//! A grant of a lock to one owner.
+//! A grant of a lock to one owner, and what it remembers.
 
 use crate::lock::entry::DeadlineEntry;
 use crate::lock::text::Text;
@@ -7,19 +7,19 @@ use crate::request::{Note, NoteSequence, Owner, Ttl};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The bytes of a note's sequence number, if it is not the first.
+/// The bytes that the sequence number of a note takes, if it is not the first note.
 const SEQUENCE_BYTES: usize = size_of::<u64>();
 
-/// A grant that came from outside.
+/// The mark of a grant that came from outside: it is suspect, and can only be released, or end.
 const SUSPECT: u8 = 1;
 
-/// The note was replaced: its sequence number follows it.
+/// The mark of a grant whose note was replaced: in `text` the note's sequence number follows it.
 const RENOTED: u8 = 2;
 
-/// Another process of its owner continues the grant.
+/// The mark of a grant that another process of its owner continues.
 const ADOPTED: u8 = 4;
 
-/// The lease was kept alive, and no longer is: the connection has ended.
+/// The mark of a lease that was kept alive, and no longer is because the connection has ended.
 const UNCONNECTED: u8 = 8;
 
 /// The id of a grant of a lock, valid until another grant of that lock ends.
@@ -33,9 +33,10 @@ pub struct Grant {
     pub(super) token: Token,
     pub(super) deadline: BootTime,
     pub(crate) granted: BootTime,
-    /// The length of the lease when its deadline was last set: at most this is left.
+    /// The length of the lease when its deadline was last set. No more than this is left of it.
     pub(super) ttl_ms: u32,
-    /// The holds in 24 bits, at most [`HOLDS_MAX`](crate::limits::HOLDS_MAX); the marks have the rest of the word.
+    /// The number of holds in 24 bits, at most [`HOLDS_MAX`](crate::limits::HOLDS_MAX). The marks have the remaining 8
+    /// bits of the word.
     holds: [u8; 3],
     marks: u8,
     /// The owner, then the note, then the note's sequence number if it is not the first, which is rare.
@@ -44,7 +45,7 @@ pub struct Grant {
     pub(super) entry: DeadlineEntry,
 }
 
-/// Ignores facts for people: how long a grant was waited for, and whether its connection ended.
+/// Leaves out of the comparison what is only for people: how long the owner waited, and whether its connection ended.
 impl PartialEq for Grant {
     fn eq(&self, other: &Self) -> bool {
         let fields = |grant: &Self| {
@@ -74,7 +75,7 @@ impl Grant {
         }
     }
 
-    /// Sets the holds, the beginning and the deadline from a record.
+    /// Sets the number of holds, the beginning and the deadline, as a record has them.
     pub(crate) fn restored(mut self, holds: u32, granted: BootTime, deadline: BootTime) -> Self {
         (self.granted, self.deadline) = (granted, deadline);
         self.set_holds(holds);
@@ -132,7 +133,7 @@ impl Grant {
         self.text = Text::new(self.owner(), [note.bytes(), number], self.text.waited());
     }
 
-    /// Returns the fencing token.
+    /// Returns the fencing token of the grant.
     pub fn token(&self) -> Token {
         self.token
     }
@@ -148,12 +149,12 @@ impl Grant {
         [self.holds[0], self.holds[1], self.holds[2], _] = holds.to_le_bytes();
     }
 
-    /// Returns the time of the grant.
+    /// Returns the time at which the lock was granted. Extensions do not change it.
     pub fn granted(&self) -> BootTime {
         self.granted
     }
 
-    /// Returns the end of the lease.
+    /// Returns the time at which the lease ends.
     pub fn deadline(&self) -> BootTime {
         self.deadline
     }
@@ -168,7 +169,8 @@ impl Grant {
         self.deadline.minus_ms(self.ttl_ms)
     }
 
-    /// Returns whether the grant came from outside: it keeps others out until its deadline, and can only be released.
+    /// Returns whether the grant is suspect: it came from outside (RESTORE, or a load without proof). It keeps others
+    /// out until its deadline, and can only be released.
     pub fn is_from_outside(&self) -> bool {
         self.marks & SUSPECT != 0
     }
@@ -177,8 +179,8 @@ impl Grant {
         self.mark(SUSPECT, true);
     }
 
-    /// Returns whether another process of the owner continues the grant. A release by the attempt that acquired it,
-    /// whose owner never received it, then leaves it in place.
+    /// Returns whether another process of the owner continues the grant. Then a release by the attempt that acquired
+    /// it, which never received the answer, leaves the grant in place.
     #[inline]
     pub fn is_adopted(&self) -> bool {
         self.marks & ADOPTED != 0
@@ -188,7 +190,8 @@ impl Grant {
         self.mark(ADOPTED, true);
     }
 
-    /// Returns whether the lease was kept alive until the connection of its holder ended, and was not extended since.
+    /// Returns whether the node kept the lease alive until the holder's connection ended, and nobody has extended it
+    /// since.
     pub(crate) fn is_unconnected(&self) -> bool {
         self.marks & UNCONNECTED != 0
     }
@@ -214,12 +217,12 @@ impl Grant {
         now.ms_since(self.granted)
     }
 
-    /// Returns the milliseconds since its lease began, or was last extended.
+    /// Returns the milliseconds since the lease began, or was last extended.
     pub fn extended_ms(&self, now: BootTime) -> u64 {
         now.ms_since(self.renewed())
     }
 
-    /// Returns the heap memory of owner and note beside the grant itself, in bytes.
+    /// Returns the heap memory that owner and note take beside the grant itself, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.text.heap_bytes()
     }

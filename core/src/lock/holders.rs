@@ -16,24 +16,24 @@ use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The number of holders in a piece, the largest for which a piece takes at most 4 KiB. A list that moved as it grew
-/// would keep a server waiting.
+/// The number of holders in a piece of the table: as many as fit into 4 KiB. A single list would have to move as it
+/// grows, which would keep the server waiting.
 const PIECE: usize = 4_096 / size_of::<Option<Holder>>();
 
-/// No holder.
+/// The place that stands for no holder.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 struct Holder {
     grant: Grant,
     mode: Mode,
-    /// The holders before and after in order of age, [`NONE`] at the ends.
+    /// The places of the next older and the next younger holder, [`NONE`] at the ends.
     before: u32,
     after: u32,
 }
 
-/// The hash of an owner, and the place of its grant. (A hash table would stop the server for tens of milliseconds when
-/// it doubles.)
+/// The hash of an owner, and the place of its grant, sorted by hash. (A hash table would stop the server for tens of
+/// milliseconds when it doubles.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
 struct Owned {
@@ -41,7 +41,7 @@ struct Owned {
     place: u32,
 }
 
-/// The end of a lease, and the place of its holder. Packed, since each holder has one.
+/// The end of a lease, and the place of its holder. Packed without padding, because each holder has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
 struct End {
@@ -49,8 +49,8 @@ struct End {
     place: u32,
 }
 
-/// The token of a grant, the end of its lease, and the place of its holder. Of the grants with one token, the last is
-/// the one that lasts longest.
+/// The token of a grant, the end of its lease, and the place of its holder, in this order of sorting. So the last one
+/// of a token is the grant that lasts longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
 struct Tokened {
@@ -69,27 +69,29 @@ impl Tokened {
 #[derive(Clone, Debug)]
 pub struct Holders {
     pieces: Vec<Vec<Option<Holder>>>,
-    /// Free places in the pieces.
+    /// The places in `pieces` that no holder has.
     free: Vec<u32>,
     oldest: u32,
     newest: u32,
     hasher: RandomState,
     owners: BTreeSet<Owned>,
     tokens: BTreeSet<Tokened>,
-    /// The end of each lease, with its holder.
+    /// The end of each lease with the place of its holder, sorted by time.
     ends: BTreeSet<End>,
     modes: Modes,
-    /// The longest lease that any of them ever had, in milliseconds.
+    /// The longest lease that any grant of this lock ever had, in milliseconds.
     longest_ttl_ms: u32,
-    /// The phase; `None` if it is unknown since when the lock is held under its name.
+    /// The time since the lock was last free, with the lower bounds for tokens in it. `None` if it is unknown since
+    /// when the lock is held under its name.
     phase: Option<Phase>,
-    /// [`Past::swaps`] at that time.
+    /// The value of [`Past::swaps`] when that phase began. Another value means that the lock may have come from another
+    /// key.
     swaps: u32,
     /// The lock's entry in the node's deadlines.
     pub(super) entry: DeadlineEntry,
 }
 
-/// No holders yet.
+/// Creates a lock without holders, which [`Holders::join`] then adds.
 impl Default for Holders {
     fn default() -> Self {
         Self {
@@ -111,7 +113,8 @@ impl Default for Holders {
 }
 
 impl Holders {
-    /// Adds a grant, whose mode is compatible with all others and whose owner has none.
+    /// Adds a grant in `mode`. The caller has checked that the mode is compatible with all others and that the owner
+    /// has no grant.
     pub(crate) fn join(&mut self, mode: Mode, grant: Grant) -> GrantId {
         let place = self.free.pop().unwrap_or_else(|| self.new_place());
         self.modes.add(mode);
@@ -127,8 +130,8 @@ impl Holders {
         GrantId(place)
     }
 
-    /// Sets an owner's grant, whether the owner had one or not. `None` if it is incompatible with the others; nothing
-    /// changes then.
+    /// Sets the grant of its owner, in place of an earlier one if there is one. `None` if it is incompatible with the
+    /// other grants; nothing changes then.
     pub(crate) fn put(&mut self, mode: Mode, grant: Grant) -> Option<GrantId> {
         let own = self.find(Owner::new(grant.owner()).ok()?);
         let before = own.map(|own| self.mode(own));
@@ -146,7 +149,7 @@ impl Holders {
         Some(GrantId(place))
     }
 
-    /// Removes a grant.
+    /// Removes the grant with this id, and returns it.
     pub(crate) fn take(&mut self, GrantId(place): GrantId) -> Grant {
         self.unlist(place);
         let hash = self.hasher.hash_one(self.holder(place).grant.owner());
@@ -165,7 +168,7 @@ impl Holders {
         grant
     }
 
-    /// Enters the grant in the trees, and its token in the phase.
+    /// Adds the grant at `place` to the trees, and its token to the lower bounds of the phase.
     fn list(&mut self, place: u32) {
         let Holder { grant, mode, .. } = holder_at(&self.pieces, place);
         if let Some(phase) = &mut self.phase {
@@ -176,7 +179,7 @@ impl Holders {
         self.tokens.insert(Tokened::new(grant, place));
     }
 
-    /// Removes the grant from the trees, before its token or the end of its lease changes.
+    /// Removes the grant at `place` from the trees, before its token or the end of its lease changes.
     fn unlist(&mut self, place: u32) {
         let grant = &self.holder(place).grant;
         let (end, tokened) = (End { due: grant.deadline, place }, Tokened::new(grant, place));
@@ -201,8 +204,8 @@ impl Holders {
         self.pieces.iter_mut().flatten().flatten().for_each(|holder| holder.grant.mark_suspect());
     }
 
-    /// Returns the phase since which the lock is held under its name, for its tokens. An unknown phase begins now,
-    /// which is only stricter.
+    /// Returns the lower bounds for the tokens of new grants, since the lock was last free. If that moment is unknown,
+    /// the phase begins now, which is only stricter.
     pub(crate) fn phase(&mut self, past: Past) -> &Phase {
         if self.swaps != past.swaps {
             self.phase = None;
@@ -211,7 +214,8 @@ impl Holders {
         self.phase.get_or_insert_with(|| Phase::new(past.last))
     }
 
-    /// Ensures that no later grant has this token, or a smaller one. (An unknown phase begins above all tokens anyway.)
+    /// Ensures that no later grant has this token, or a smaller one. (If the phase is unknown, it will begin above all
+    /// tokens anyway.)
     pub(super) fn retire(&mut self, token: Token) {
         if let Some(phase) = &mut self.phase {
             phase.granted(Mode::Exclusive, token);
@@ -239,7 +243,7 @@ impl Holders {
         self.ends.first().map_or(BootTime::default(), |end| end.due)
     }
 
-    /// Returns the grant whose lease ends first.
+    /// Returns the id of the grant whose lease ends first.
     pub(super) fn first_to_end(&self) -> GrantId {
         GrantId(self.ends.first().map_or(self.oldest, |end| end.place))
     }
@@ -258,12 +262,12 @@ impl Holders {
         alike.map(|owned| owned.place).find(|&place| self.holder(place).grant.is_of(owner)).map(GrantId)
     }
 
-    /// Returns the grant with this token that lasts longest.
+    /// Returns the id of the grant with this token that lasts longest.
     pub(super) fn last_with_token(&self, token: Token) -> Option<GrantId> {
         self.with_token(token).next_back()
     }
 
-    /// Iterates over the grants with this token, in the order in which they end.
+    /// Iterates over the ids of the grants with this token, in the order in which their leases end.
     pub(super) fn with_token(&self, token: Token) -> impl DoubleEndedIterator<Item = GrantId> {
         let first = Tokened { token, due: BootTime::default(), place: 0 };
         let last = Tokened { token, due: BootTime::from_us(u64::MAX), place: u32::MAX };
@@ -338,7 +342,7 @@ fn holder_at(pieces: &[Vec<Option<Holder>>], place: u32) -> &Holder {
     pieces[place as usize / PIECE][place as usize % PIECE].as_ref().expect("a grant of this lock")
 }
 
-/// Equal if the same grants are in the same order: their places do not matter.
+/// Equal if the same grants are in the same order of age. At which places they are stored does not matter.
 impl PartialEq for Holders {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter()) && self.entry == other.entry

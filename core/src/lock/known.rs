@@ -1,10 +1,11 @@
-//! Compares a lock with a client's knowledge of it.
+//! Compares a lock with what a client last knew of it, for LOCK.WATCH.
 
 use crate::lock::Lock;
 use crate::request::Known;
 use crate::values::time::BootTime;
 
-/// Returns until when `held` stays in the `known` state if nothing happens; `None` if it is in another one at `now`.
+/// Returns until when `held` stays in the state `known` if no command changes it; `None` if it is in another state at
+/// `now`.
 pub fn is_true_until(known: Known, held: Option<&Lock>, now: BootTime) -> Option<BootTime> {
     let held = held.filter(|lock| !lock.is_expired(now));
     match known {
@@ -31,7 +32,8 @@ mod tests {
         let mut lock = mine(1);
         lock.grant_mut(GrantId::default()).set_note(Default::default(), sequence(5));
         let end = Some(at(1_000).boot);
-        // (known, at ms, until when that is true of a lock with token 7 and note 5 until 1 000 ms)
+        // (the known state, the time in ms, until when a lock with token 7 and note 5 and a lease until 1 000 ms stays
+        // in it)
         let cases = [
             (Known::Free, 0, None),
             (Known::Free, 1_001, Some(BootTime::MAX)),

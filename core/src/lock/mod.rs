@@ -27,15 +27,15 @@ use crate::values::token::Token;
 /// free, whether or not it is still in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// An exclusive lock with its only grant.
+    /// A lock that one owner holds alone.
     Exclusive(Grant),
-    /// A joint lock: at least one reader or holder of a permit.
+    /// A joint lock: readers, or holders of permits. There is at least one.
     Joint(Box<Holders>),
 }
 
 impl Lock {
-    /// Creates a lock that was free and is granted in `mode`. `past` is the key's, which does not matter to an
-    /// exclusive grant.
+    /// Creates the lock of a key that was free and is granted in `mode`. `past` is what the node knows of the key's
+    /// tokens; an exclusive grant does not need it.
     #[inline(always)]
     pub(crate) fn of(mode: Mode, grant: Grant, past: Past) -> Self {
         match mode {
@@ -49,12 +49,12 @@ impl Lock {
         }
     }
 
-    /// Returns whether all leases are over.
+    /// Returns whether all leases are over, so that the lock is free.
     pub fn is_expired(&self, now: BootTime) -> bool {
         now > self.end()
     }
 
-    /// Returns the end of the last lease.
+    /// Returns the time at which the last lease ends.
     pub fn end(&self) -> BootTime {
         match self {
             Self::Exclusive(grant) => grant.deadline,
@@ -62,7 +62,7 @@ impl Lock {
         }
     }
 
-    /// Returns the end of the first lease.
+    /// Returns the time at which the first lease ends.
     pub fn next_end(&self) -> BootTime {
         match self {
             Self::Exclusive(grant) => grant.deadline,
@@ -70,7 +70,7 @@ impl Lock {
         }
     }
 
-    /// Returns the grant whose lease ended first, if one is over at `now` while others hold.
+    /// Returns the grant whose lease ended first, if one is over at `now` while other grants still hold.
     pub(crate) fn ended(&self, now: BootTime) -> Option<GrantId> {
         match self {
             Self::Joint(holders) if now > holders.next_end() && now <= holders.end() => Some(holders.first_to_end()),
@@ -78,7 +78,7 @@ impl Lock {
         }
     }
 
-    /// Returns the number of grants, some of which may be over.
+    /// Returns the number of grants. The leases of some may be over.
     pub fn len(&self) -> usize {
         match self {
             Self::Exclusive(_) => 1,
@@ -86,12 +86,12 @@ impl Lock {
         }
     }
 
-    /// Returns false: there is always a grant.
+    /// Returns false: a lock always has a grant.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Returns the number of grants that hold at `now`.
+    /// Returns the number of grants whose leases are not over at `now`.
     pub fn live_len(&self, now: BootTime) -> usize {
         match self {
             Self::Exclusive(grant) => usize::from(!grant.is_expired(now)),
@@ -99,7 +99,7 @@ impl Lock {
         }
     }
 
-    /// Returns the grant of `owner`.
+    /// Returns the id of the grant of `owner`, if it has one.
     #[inline]
     pub fn find(&self, owner: Owner<'_>) -> Option<GrantId> {
         match self {
@@ -108,7 +108,8 @@ impl Lock {
         }
     }
 
-    /// Iterates over the grants with this token: several readers, or holders of different permits, may share one.
+    /// Iterates over the ids of the grants with this token. Several readers may share one, and so may holders of
+    /// different permits.
     pub(crate) fn with_token(&self, token: Token) -> impl Iterator<Item = GrantId> {
         let (exclusive, holders) = match self {
             Self::Exclusive(grant) => (Some(GrantId::default()).filter(|_| grant.token() == token), None),
@@ -117,7 +118,7 @@ impl Lock {
         exclusive.into_iter().chain(holders.into_iter().flat_map(move |holders| holders.with_token(token)))
     }
 
-    /// Returns the one of these that lasts longest.
+    /// Returns the id of the grant with this token that lasts longest.
     pub(crate) fn last_with_token(&self, token: Token) -> Option<GrantId> {
         match self {
             Self::Exclusive(grant) => (grant.token == token).then(GrantId::default),
@@ -141,8 +142,8 @@ impl Lock {
         }
     }
 
-    /// Returns the grant with this id, for changes to fields that no tree is ordered by: neither its token nor its
-    /// deadline.
+    /// Returns the grant with this id, for changes to fields by which no tree is sorted: the token and the deadline
+    /// must stay.
     pub(crate) fn grant_mut(&mut self, id: GrantId) -> &mut Grant {
         match self {
             Self::Exclusive(grant) => grant,
@@ -189,7 +190,7 @@ impl Lock {
         single.into_iter().chain(joint.into_iter().flatten())
     }
 
-    /// Returns the largest token of the holders at `now`, if there are any.
+    /// Returns the largest token of the grants that hold at `now`; `None` if all are over.
     pub(crate) fn largest_token(&self, now: BootTime) -> Option<Token> {
         match self {
             Self::Exclusive(grant) => (!grant.is_expired(now)).then_some(grant.token),
@@ -205,7 +206,7 @@ impl Lock {
         }
     }
 
-    /// Marks all grants as from outside: they keep others out until their deadlines, and can only be released.
+    /// Marks all grants as suspect: they keep others out until their deadlines, and can only be released.
     pub fn mark_suspect(&mut self) {
         match self {
             Self::Exclusive(grant) => grant.mark_suspect(),
@@ -213,21 +214,23 @@ impl Lock {
         }
     }
 
-    /// Ensures that no later grant has this token, or a smaller one: a reader that proposes it gets a larger one.
+    /// Ensures that no later grant of this lock has `token`, or a smaller one: a reader that proposes it gets a larger
+    /// one.
     pub(crate) fn retire(&mut self, token: Token) {
         if let Self::Joint(holders) = self {
             holders.retire(token);
         }
     }
 
-    /// Notes that the lock came to its key from elsewhere.
+    /// Notes that the lock came to its key from elsewhere (RENAME, RESTORE, ...), so that the tokens of its own past do
+    /// not count here.
     pub(crate) fn forget_past(&mut self) {
         if let Self::Joint(holders) = self {
             holders.forget_phase();
         }
     }
 
-    /// Returns the heap memory of a lock beside the value itself, in bytes.
+    /// Returns the heap memory that a lock takes beside the value itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Exclusive(grant) => grant.heap_bytes(),
@@ -236,7 +239,7 @@ impl Lock {
     }
 
     /// Replaces this lock by `next` under the same key; `next` takes over the entry in the deadlines. Returns the old
-    /// lock, since a caller may drop one with many holders elsewhere.
+    /// lock: to drop one with many holders takes long, so the caller may do that in another thread.
     pub fn replace(&mut self, mut next: Lock) -> Lock {
         next.set_entry(self.entry());
         std::mem::replace(self, next)
@@ -257,9 +260,9 @@ impl Lock {
         }
     }
 
-    // The changes made by rules.
+    // Below are the changes that rules make.
 
-    /// Removes one grant of several.
+    /// Removes one grant of several, and returns it.
     pub(crate) fn take(&mut self, id: GrantId) -> Option<Grant> {
         match self {
             Self::Joint(holders) if holders.len() > 1 => Some(holders.take(id)),
@@ -276,7 +279,7 @@ impl Lock {
         }
     }
 
-    /// Raises the token of this grant.
+    /// Gives this grant a larger token.
     pub(crate) fn set_token(&mut self, id: GrantId, token: Token) {
         match self {
             Self::Exclusive(grant) => grant.token = token,
@@ -284,7 +287,8 @@ impl Lock {
         }
     }
 
-    /// Converts the lock to `mode`: the grant with this id is the only one that holds. `past` is the key's.
+    /// Converts the lock to `mode`. The grant with this id is the only one that holds. `past` is what the node knows of
+    /// the key's tokens.
     pub(crate) fn convert(&mut self, id: GrantId, mode: Mode, past: Past) {
         let entry = self.entry();
         let mut grant = self.grant(id).clone();
@@ -294,12 +298,12 @@ impl Lock {
     }
 }
 
-/// Returns the lock in a key, if it is held at `now`.
+/// Returns the lock `held` of a key; `None` if it is free at `now`.
 pub(crate) fn live(held: Option<&mut Lock>, now: BootTime) -> Option<&mut Lock> {
     held.filter(|lock| !lock.is_expired(now))
 }
 
-/// Returns the lock and its grant that `owner` holds at `now`; only a grant with `token`, if one is named.
+/// Returns the lock and the grant that `owner` holds at `now`. If a token is named, the grant must have it.
 #[inline]
 pub(crate) fn live_of<'a>(
     held: Option<&'a mut Lock>,
@@ -317,7 +321,8 @@ pub(crate) fn live_of<'a>(
 mod tests {
     use super::*;
 
-    /// Allocators give sizes of 64 bytes, and an additional field would cost every lock 16 more.
+    /// A lock is no larger than one grant: allocators give sizes of 64 bytes, and another field would cost every lock
+    /// 16 bytes more.
     #[test]
     fn a_lock_is_as_large_as_its_only_grant() {
         assert_eq!((size_of::<Grant>(), size_of::<Lock>()), (64, 64));

@@ -1,17 +1,17 @@
-//! The modes in which a lock is held now, kept so that compatibility is known without a scan of its holders.
+//! The modes in which a lock is held now, counted so that a new grant is checked without a scan of all holders.
 
 use std::collections::BTreeMap;
 
 use crate::values::mode::{Mode, Permit, Wanted};
 
-/// The modes of all grants of one lock. They are pairwise compatible.
+/// The modes of all grants of one lock: how many of each. They are compatible with each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Modes {
     is_exclusive: bool,
     shared: usize,
     permits: usize,
     numbers: Numbers,
-    /// The number of permit holders with each limit.
+    /// For each limit that permit holders asked for, how many of them.
     limits: BTreeMap<u16, usize>,
 }
 
@@ -19,12 +19,12 @@ pub struct Modes {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Numbers(Vec<u64>);
 
-/// The modes of a free lock.
+/// The modes of a lock that nobody holds.
 static FREE: Modes =
     Modes { is_exclusive: false, shared: 0, permits: 0, numbers: Numbers(Vec::new()), limits: BTreeMap::new() };
 
 impl Modes {
-    /// Returns the modes of a free lock.
+    /// Returns the modes of a lock that nobody holds.
     pub fn free() -> &'static Self {
         &FREE
     }
@@ -34,12 +34,12 @@ impl Modes {
         usize::from(self.is_exclusive) + self.shared + self.permits
     }
 
-    /// Returns whether the lock is free.
+    /// Returns whether the lock has no grant.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns whether a grant of `mode` is compatible with all grants.
+    /// Returns whether a new grant of `mode` is compatible with all present ones.
     pub fn admits(&self, mode: Mode) -> bool {
         match mode {
             _ if self.is_empty() => true,
@@ -54,8 +54,8 @@ impl Modes {
         }
     }
 
-    /// Returns the mode in which a request can be granted, compatible with all grants and with `others`. For permits it
-    /// is the lowest free number, unless the request names one.
+    /// Returns the mode in which a request can be granted: compatible with all present grants, and with `others`. For
+    /// permits it is the lowest free number, unless the request names one.
     pub fn admitted(&self, wanted: Wanted, others: &Modes) -> Option<Mode> {
         let mode = match wanted {
             Wanted::Exclusive => Mode::Exclusive,
@@ -68,7 +68,7 @@ impl Modes {
         (self.admits(mode) && others.admits(mode)).then_some(mode)
     }
 
-    /// Adds a grant of `mode`, which is compatible with all grants.
+    /// Counts a new grant of `mode`. The caller has checked that it is compatible with the present ones.
     pub fn add(&mut self, mode: Mode) {
         debug_assert!(self.admits(mode));
         match mode {
@@ -82,7 +82,7 @@ impl Modes {
         }
     }
 
-    /// Removes a grant of `mode`.
+    /// Counts a grant of `mode` less.
     pub fn remove(&mut self, mode: Mode) {
         match mode {
             Mode::Exclusive => self.is_exclusive = false,
@@ -100,14 +100,14 @@ impl Modes {
         }
     }
 
-    /// Returns the smallest limit that a permit holder asked for.
+    /// Returns the smallest limit that a permit holder asked for: it counts for all.
     fn least_limit(&self) -> u16 {
         self.limits.first_key_value().map_or(u16::MAX, |(&limit, _)| limit)
     }
 }
 
 impl Numbers {
-    /// Returns the word of a number, and its bit there.
+    /// Returns the index of the word that has the bit of the permit `number`, and the mask of that bit.
     fn bit(number: u16) -> (usize, u64) {
         let place = u32::from(number) - 1;
         ((place / u64::BITS) as usize, 1 << (place % u64::BITS))
@@ -134,13 +134,13 @@ impl Numbers {
         }
     }
 
-    /// Returns the highest number; 0 if there is none.
+    /// Returns the highest held permit number; 0 if there is none.
     fn highest(&self) -> u16 {
         let highest = |last: &u64| self.0.len() as u32 * u64::BITS - last.leading_zeros();
         self.0.last().map_or(0, |last| highest(last) as u16)
     }
 
-    /// Returns the lowest number that is free in both, if there is one.
+    /// Returns the lowest permit number that is held in neither set, if there is one.
     fn lowest_free(&self, other: &Self) -> Option<u16> {
         let word = |of: &Self, n: usize| of.0.get(n).copied().unwrap_or(0);
         let free = (0..).map(|n| !(word(self, n) | word(other, n))).enumerate().find(|(_, free)| *free != 0)?;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares `admits` with the rule for pairs, over any sequence of grants and ends.
+        /// Compares `admits` with the rule for two grants, after any sequence of grants and ends.
         #[test]
         fn who_may_join_is_what_the_pairs_say(steps in proptest::collection::vec((select(all(4)), any::<Option<Index>>()), 0..60)) {
             let (mut modes, mut plain) = (Modes::default(), Vec::<Mode>::new());

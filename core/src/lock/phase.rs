@@ -1,27 +1,31 @@
-//! Lower bounds for the tokens of a joint lock's grants.
+//! Lower bounds for the tokens of a joint lock's grants (readers, or holders of permits).
 //!
-//! An exclusive grant's token is larger than every earlier one of the key. A shared grant's is larger than that of
-//! every earlier exclusive grant and permit. A permit's is larger than every earlier one of its number, and than that
-//! of every earlier exclusive and shared grant. Readers need no order among themselves, nor do permits of different
-//! numbers. A proposal between their tokens is accepted as it is, so a quorum pays no second round for it.
+//! An exclusive grant's token is larger than every earlier token of the key. A shared grant's is larger than those of
+//! all earlier exclusive grants and permits. A permit's is larger than every earlier token of its number, and than
+//! those of all earlier exclusive and shared grants. Readers need no order among themselves, nor do permits of
+//! different numbers. A client's proposal that lies between their tokens is accepted as it is, so a quorum pays no
+//! second round for it.
 
 use crate::values::mode::Mode;
 use crate::values::token::Token;
 
-/// The known past of a key.
+/// The node's knowledge of the tokens that a key had before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
-    /// The highest token that the key ever had.
+    /// The highest token that the key, or another of its stripe, ever had.
     pub last: u64,
-    /// The number of swaps of databases: after one, a lock may have the past of another key.
+    /// The number of SWAPDBs that this node has seen. If that changed since a lock was stored, the lock may have come from
+    /// another key.
     pub swaps: u32,
 }
 
-/// The time from when a lock was last free until it is free again.
+/// A phase: the time in which a lock is held without a break, from when it was free until it is free again. Keeps the
+/// highest tokens that matter to later grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Phase {
-    /// The lower bound for all grants in the phase: the highest token of the key before (if it begins with a reader, of
-    /// all grants but readers'), or of an exclusive grant in it.
+    /// The lower bound for all grants in the phase. It is the highest token that the key had before the phase began, or
+    /// the highest of an exclusive grant in it. If the phase begins with a reader, the tokens of earlier readers do not
+    /// count.
     floor: u64,
     /// The highest token of each permit number in the phase, from number 1 on. A list takes less memory than a tree,
     /// and low numbers are used first.
@@ -30,12 +34,12 @@ pub struct Phase {
 
 impl Phase {
     /// Begins a phase for a lock that was free. `last` is the highest token that its key ever had, or that a reader
-    /// must exceed. A phase of unknown beginning begins here too, which is only stricter.
+    /// must exceed. If it is unknown when the lock was last free, a phase begins now; that is only stricter.
     pub fn new(last: u64) -> Self {
         Self { floor: last, numbers: vec![] }
     }
 
-    /// Returns the token that a grant of `mode` must exceed; `last` is the highest token that the key ever had.
+    /// Returns the token that a new grant of `mode` must exceed. `last` is the highest token that the key ever had.
     pub fn floor_of(&self, mode: Mode, last: u64) -> u64 {
         match mode {
             Mode::Exclusive => last,

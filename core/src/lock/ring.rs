@@ -1,22 +1,24 @@
-//! The ring of a timing wheel: a number for each of some moments, with a search for the first. Its size is fixed,
-//! whatever its content.
+//! The ring of a timing wheel: it has room for one number for each moment of a window of time, and finds the first
+//! moment with a number. Its size is fixed, whatever its content.
+//!
+//! A moment is a tick of the wheel, and the number is the place of an entry.
 
-/// The number of moments that a ring tells apart.
+/// The number of moments in the window of a ring.
 pub(super) const MOMENTS: u64 = (PAGES * PAGE) as u64;
 
-/// The number of pages, which are allocated when needed.
+/// The number of pages in a ring. A page is allocated when its first number is set.
 const PAGES: usize = 256;
 
-/// The number of moments in a page: 2 KiB.
+/// The number of moments in a page; their numbers take 2 KiB.
 const PAGE: usize = 512;
 
-/// No number.
+/// The value of a moment that has no number.
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 struct Page {
     numbers: [u32; PAGE],
-    /// A bit for each number that is not [`NONE`].
+    /// A bit for each moment of the page whose number is not [`NONE`].
     set: [u64; PAGE / 64],
 }
 
@@ -27,11 +29,11 @@ impl Page {
     }
 }
 
-/// Numbers of moments that are less than [`MOMENTS`] apart.
+/// A number for each moment. Moments with a number are less than [`MOMENTS`] apart.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     pages: Box<[Option<Box<Page>>; PAGES]>,
-    /// A bit for each page with a number in it.
+    /// A bit for each page that has a number.
     set: [u64; PAGES / 64],
 }
 
@@ -54,7 +56,7 @@ impl Ring {
         self.pages[page].as_ref().map_or(NONE, |page| page.numbers[index])
     }
 
-    /// Sets the number of this moment, which is not [`NONE`]. Returns the one before.
+    /// Sets the number of this moment, which must not be [`NONE`]. Returns the number that it had before.
     #[inline]
     pub fn set(&mut self, moment: u64, number: u32) -> u32 {
         let (at, index) = split(moment);
@@ -78,7 +80,7 @@ impl Ring {
 
     /// Returns the first moment from `from` on that has a number, if any has.
     pub fn first_from(&self, from: u64) -> Option<u64> {
-        // A node whose only lock is released.
+        // The most frequent case: a node whose only lock was released.
         if self.set == [0; PAGES / 64] {
             return None;
         }
@@ -87,7 +89,7 @@ impl Ring {
             let index = next_set(&self.pages[at].as_ref()?.set, from)?;
             Some((at * PAGE + index) as u64)
         };
-        // The page of `from` comes last once more, with the part before its index.
+        // The page of `from` comes last once more, because the window may end in it, before the index of `from`.
         let found = in_page(at, index)
             .or_else(|| in_page(next_set(&self.set, at + 1).or_else(|| next_set(&self.set, 0))?, 0))?;
         Some(from + found.wrapping_sub(from) % MOMENTS)
@@ -96,7 +98,8 @@ impl Ring {
     /// Returns the last moment before `from` + [`MOMENTS`] that has a number, if any has.
     pub fn last_from(&self, from: u64) -> Option<u64> {
         let (at, index) = split(from);
-        // Backwards from the end, which is in the page of `from` before its index, to that page once more.
+        // Searches backwards from the end of the window. The end is in the page of `from`, before its index; so that
+        // page comes first, and last once more.
         let mut pages = (0..=PAGES).map(|back| ((at + PAGES - back) % PAGES, if back == 0 { index } else { PAGE }));
         let found = pages.find_map(|(at, end)| {
             let page = self.pages[at].as_ref()?;
@@ -107,7 +110,7 @@ impl Ring {
     }
 }
 
-/// Returns the first set bit from `from` on.
+/// Returns the index of the first set bit at or after `from`.
 #[inline]
 fn next_set(words: &[u64], from: usize) -> Option<usize> {
     let first = words.get(from / 64)? & (u64::MAX << (from % 64));
@@ -144,7 +147,7 @@ mod tests {
                 prop_assert_eq!(ring.get(from + ahead), if comes { n } else { NONE });
                 prop_assert_eq!(ring.first_from(from), plain.keys().next().copied());
                 prop_assert_eq!(ring.last_from(from), plain.keys().last().copied());
-                // Not beyond the first number.
+                // The window must not move beyond the first number.
                 from = (from + on).min(plain.keys().next().copied().unwrap_or(u64::MAX));
             }
             prop_assert!(plain.iter().all(|(moment, number)| ring.get(*moment) == *number));

@@ -6,21 +6,21 @@
 /// The number of values in a piece: with 32 bytes each, a piece takes slightly less than 4 KiB in all.
 const PIECE: u32 = 127;
 
-/// The places in a piece are numbered with this power of two as their stride.
+/// The places of a piece are numbered from a multiple of this power of two on.
 const STRIDE_BITS: u32 = 7;
 
-/// The bits of a piece without room.
+/// The bits of a piece all of whose places are taken.
 const FULL: [u64; 2] = [u64::MAX, u64::MAX >> (2 * u64::BITS - PIECE)];
 
-/// No piece.
+/// The number that stands for no piece.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 struct Piece<T> {
     values: [T; PIECE as usize],
-    /// A bit for each taken place.
+    /// A bit for each place of the piece that has a value.
     taken: [u64; 2],
-    /// The neighbours among pieces with room, [`NONE`] at the ends.
+    /// The pieces before and after in the list of pieces with room, [`NONE`] at the ends.
     before: u32,
     after: u32,
 }
@@ -30,7 +30,7 @@ impl<T> Piece<T> {
         self.taken[index as usize / 64] >> (index % 64) & 1 != 0
     }
 
-    /// Returns the first place that is not taken, in a piece with room.
+    /// Returns the index of the first free place in a piece. The caller knows that it has one.
     fn first_free(&self) -> u32 {
         match self.taken[0].trailing_ones() {
             64 => 64 + self.taken[1].trailing_ones(),
@@ -39,13 +39,13 @@ impl<T> Piece<T> {
     }
 }
 
-/// Values, each at its place.
+/// Many values of one kind, each at a place with a number that stays the same until the value is removed.
 #[derive(Clone, Debug)]
 pub(super) struct Slab<T> {
     pieces: Vec<Option<Box<Piece<T>>>>,
-    /// The numbers of freed pieces.
+    /// The numbers of pieces that were freed, to be used again.
     given_back: Vec<u32>,
-    /// The first piece with room.
+    /// The first piece in the list of pieces with room; [`NONE`] if all are full.
     room: u32,
     len: usize,
 }
@@ -56,13 +56,13 @@ impl<T> Default for Slab<T> {
     }
 }
 
-/// Returns the number of a place's piece, and its index there.
+/// Returns the piece of a place, and the index in that piece.
 const fn split(place: u32) -> (usize, u32) {
     ((place >> STRIDE_BITS) as usize, place & ((1 << STRIDE_BITS) - 1))
 }
 
 impl<T: Default> Slab<T> {
-    /// Returns the number of values.
+    /// Returns the number of values in the slab.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -125,7 +125,7 @@ impl<T: Default> Slab<T> {
         Some(value)
     }
 
-    /// Iterates over all values, in no particular order.
+    /// Iterates over all values with their places, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.pieces).filter_map(|(number, piece)| Some((number, piece.as_deref()?))).flat_map(
             |(number, piece)| {
@@ -151,7 +151,7 @@ impl<T: Default> Slab<T> {
         self.has_room(number);
     }
 
-    /// Makes this piece the first of those with room.
+    /// Puts this piece first in the list of pieces with room.
     fn has_room(&mut self, number: u32) {
         let after = std::mem::replace(&mut self.room, number);
         if after != NONE {
@@ -184,7 +184,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Compares the slab with a table of places: runs of values come and go, so that pieces fill up and empty.
+        /// Compares the slab with a plain table of places: runs of values come and go, so that pieces fill up and
+        /// empty. Each value stays at its place, and an empty piece is freed.
         #[test]
         fn values_stay_where_they_are_and_empty_pieces_are_given_back(
             steps in prop::collection::vec((any::<bool>(), 1_usize..200, any::<Index>()), 1..60)

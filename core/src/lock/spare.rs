@@ -1,19 +1,19 @@
-//! The memory of locks that ended, for those that begin. A server counts the bytes of each allocation when it is made
-//! and when it is freed, which takes longer than to look a key up (`make instructions`).
+//! Memory of locks that ended, used again for new locks. A server counts the bytes of each allocation when it is made
+//! and when it is freed, and that takes longer than to find a key (`make instructions`).
 
 use smallvec::SmallVec;
 
 use crate::lock::Lock;
 
-/// The most that are kept: a few, since locks end and begin in turn.
+/// The largest number of kept allocations. A few are enough, since ends and beginnings of locks alternate.
 const KEPT: usize = 16;
 
-/// The memory of some locks that ended.
+/// The memory of up to [`KEPT`] locks that ended, for the next ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spare(SmallVec<[Box<Lock>; KEPT]>);
 
 impl Spare {
-    /// Puts `lock` on the heap, in memory that is kept if there is any.
+    /// Puts `lock` on the heap, in kept memory if there is any.
     #[inline(always)]
     pub fn put(&mut self, lock: Lock) -> Box<Lock> {
         match self.0.pop() {
@@ -25,7 +25,8 @@ impl Spare {
         }
     }
 
-    /// Keeps the memory of `lock`, which ended. Returns `lock` if enough is kept, or if it has other memory beside.
+    /// Keeps the memory of `lock`, which ended, for a later lock. Gives `lock` back if enough memory is kept, or if it
+    /// has further memory on the heap; then the caller drops it.
     #[inline(always)]
     pub fn keep(&mut self, lock: Box<Lock>) -> Option<Box<Lock>> {
         if self.0.len() == KEPT || lock.heap_bytes() > 0 {

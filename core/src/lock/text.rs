@@ -6,17 +6,18 @@ use crate::lock::waited::Waited;
 /// clients generate.
 const INLINE_BYTES: usize = 20;
 
-/// The owner, then the rest of a grant's texts. Also the time waited, since there is room.
+/// The texts of a grant: the owner, then the note and its sequence number. Also the time waited, since there is room.
 #[derive(Clone, Debug)]
 pub(super) enum Text {
-    /// Only an owner.
+    /// An owner without a note, stored in the grant itself.
     Owner { len_less_one: u8, waited: Waited, bytes: [u8; INLINE_BYTES] },
-    /// The owner and the rest, in one allocation.
+    /// Owner, note and sequence number in one allocation.
     All { owner_len_less_one: u8, waited: Waited, bytes: Box<[u8]> },
 }
 
 impl Text {
-    /// Creates the text of an owner, of 1 to 256 bytes, and the rest.
+    /// Creates the texts of a grant: an owner of 1 to 256 bytes, then `rest`, which is the note and its sequence
+    /// number.
     #[inline]
     pub fn new(owner: &[u8], rest: [&[u8]; 2], waited: Waited) -> Self {
         let len_less_one = (owner.len() - 1) as u8;
@@ -29,7 +30,7 @@ impl Text {
         Self::All { owner_len_less_one: len_less_one, waited, bytes: [owner, note, number].concat().into() }
     }
 
-    /// Returns all bytes.
+    /// Returns the bytes of all texts, one behind the other.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -57,7 +58,7 @@ impl Text {
         *waited = is;
     }
 
-    /// Returns the heap memory, in bytes.
+    /// Returns the heap memory that the texts take, in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Owner { .. } => 0,

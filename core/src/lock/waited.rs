@@ -1,6 +1,6 @@
 //! The time for which a grant was waited for, in two bytes: more would make every lock larger.
 
-/// The bits of the digits: times below 2^11 ms are exact.
+/// The number of bits for the digits: times below 2^11 ms are exact. The other bits are an exponent.
 const DIGITS: u32 = 11;
 
 /// A time waited, in milliseconds: exact below 2 048 ms, otherwise rounded down by less than 0.1 %.
@@ -8,14 +8,14 @@ const DIGITS: u32 = 11;
 pub struct Waited(u16);
 
 impl Waited {
-    /// Creates a time of `ms` milliseconds, at most the largest one: 49 days, which no request may wait.
+    /// Creates a time of `ms` milliseconds. A longer one than 49 days, which no request may wait, counts as 49 days.
     pub(crate) fn of_ms(ms: u64) -> Self {
         let ms = u32::try_from(ms).unwrap_or(u32::MAX);
         let shift = (u32::BITS - ms.leading_zeros()).saturating_sub(DIGITS);
         Self((shift << DIGITS | ms >> shift) as u16)
     }
 
-    /// Returns the milliseconds.
+    /// Returns the time waited, in milliseconds.
     #[inline]
     pub(crate) fn ms(self) -> u64 {
         let digits = self.0 & ((1 << DIGITS) - 1);

@@ -1,17 +1,18 @@
 //! Totals since the module was loaded, for people who monitor a node.
 
-/// Totals since load; each only ever grows. The rules count the requests of clients, the node its own actions.
+/// Totals since the module was loaded, for INFO; each only grows. The rules count the requests of clients, and the node
+/// counts its own actions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Grants in any mode; a repeated request (`RETRY`) is not counted again.
     pub grants: u64,
-    /// Shared grants among them.
+    /// Shared grants, which are also in `grants`.
     pub shared_grants: u64,
-    /// Permits among them.
+    /// Permits granted, which are also in `grants`.
     pub permit_grants: u64,
     /// ACQUIREs refused because another owner holds the lock.
     pub contended: u64,
-    /// Grants released completely by their owner.
+    /// Grants of which the owner gave back the last hold.
     pub releases: u64,
     /// Grants whose lease ended, and that were deleted in the background or replaced by a new grant.
     pub expiries: u64,
@@ -19,7 +20,7 @@ pub struct Counters {
     pub breaks: u64,
     /// Successful EXTENDs.
     pub extensions: u64,
-    /// Leases renewed because the connection of their holder is open.
+    /// Extensions by the node itself, of leases that are kept alive.
     pub renewals: u64,
     /// CONVERTs that changed the mode of a grant.
     pub conversions: u64,

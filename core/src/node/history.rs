@@ -1,4 +1,4 @@
-//! The ends of grants, reported to the node's history. (The queues report the ends of waits.)
+//! Reports the ends of grants to the node's history. (The queues report the ends of waits.)
 
 use crate::history::History;
 use crate::history::ending::Ending;
@@ -21,7 +21,7 @@ impl Node {
         &mut self.history
     }
 
-    /// Reports that `happened`, which is not an end, happened to the grant `id` of `lock` of `key` at `now`.
+    /// Reports a change that is no end: `happened` to the grant `id` of `lock` of `key` at `now`.
     #[inline(always)]
     pub(crate) fn notice(&mut self, key: Key<'_>, lock: &Lock, id: GrantId, happened: Happened, now: BootTime) {
         if self.history.notices_grants() {
@@ -30,13 +30,13 @@ impl Node {
         }
     }
 
-    /// Counts `count` requests that are answered that another owner holds the lock of `key`.
+    /// Counts `count` requests for the lock of `key` that are answered that another owner holds it.
     pub(crate) fn contended(&mut self, key: Key<'_>, count: u64) {
         self.counters.contended += count;
         self.history.contended(key, count);
     }
 
-    /// Reports that all grants of `lock` of `key` end at `now`, by `ending`.
+    /// Reports that all grants of `lock` of `key` end at `now`, for the reason `ending`.
     #[inline(always)]
     pub(crate) fn lock_ends(&mut self, key: Key<'_>, lock: Option<&Lock>, ending: Ending, now: BootTime) {
         if matches!(ending, Ending::Broken | Ending::Deleted) {
@@ -52,7 +52,7 @@ impl Node {
         }
     }
 
-    /// Reports that one grant of several ends at `now`, by `ending`.
+    /// Reports that one of several grants of the lock of `key` ends at `now`, for the reason `ending`.
     pub(crate) fn grant_ends(&mut self, key: Key<'_>, of: (Mode, &Grant), ending: Ending, now: BootTime) {
         self.keepalives.ended(key, of.1.owner());
         if self.history.wants(of.1, ending, now) {
@@ -61,8 +61,8 @@ impl Node {
         }
     }
 
-    /// Reports that the server deletes `lock` from `key` at `now`, for a command that is not ours, on the node that
-    /// grants it.
+    /// Reports that another command of the server deletes `lock` from `key` at `now`. Only the node that grants the
+    /// lock reports that, no replica.
     pub fn deleted(&mut self, key: Key<'_>, lock: &Lock, now: BootTime) {
         self.lock_ends(key, Some(lock), Ending::Deleted, now);
     }

@@ -1,5 +1,5 @@
-//! The life of an incarnation: how a node begins one, what of it must be on the disk, and how it becomes a replica or a
-//! master.
+//! The life of an incarnation: how a node begins one, which state must be on the disk, and how it becomes a replica or
+//! a master.
 //!
 //! The state file's writer takes a state from [`Node::state_to_write`], and reports with [`Node::written`] that it is
 //! on the disk.
@@ -18,11 +18,12 @@ use crate::values::cause::Cause;
 use crate::values::time::{BootTime, Now, ahead_us};
 
 impl Node {
-    /// Begins an incarnation at `now`, with tokens from [`crate::token_floor`] on. Nothing is promised before its start
-    /// is judged and its first state is on the disk.
+    /// Begins an incarnation at `now`, whose tokens start at [`crate::token_floor`]. The node grants nothing before its
+    /// start is judged ([`Node::judge`]) and its first state is on the disk.
     pub fn begin(beginning: &Beginning<'_>, mut tokens: Tokens, now: BootTime) -> Self {
         if let Some(last) = beginning.last {
-            // Nothing is issued before the new ceiling is on the disk: no stripe is below the last one.
+            // A token needs a ceiling that is on the disk, and the new one is not yet. So nothing is issued until it
+            // is: no stripe is below the last ceiling.
             tokens.set_ceiling(last.ceiling);
             tokens.restore_stripes(&last.stripes);
         } else if beginning.has_file {
@@ -40,22 +41,23 @@ impl Node {
         node
     }
 
-    /// Refuses while the disk lacks something that a later incarnation must know. While the node is guarded, the
-    /// refusal is the guard's, since the client has to wait for that.
+    /// Refuses while the disk lacks something that a later incarnation must know. While the node is guarded, this
+    /// returns the guard's refusal, because the client has to wait for the end of the guard anyway.
     pub fn ready(&self, now: BootTime) -> Result<(), Refusal> {
         if self.ledger.is_ready() { Ok(()) } else { self.guard.ensure_open(now).and(Err(Refusal::NotYet)) }
     }
 
-    /// Judges the last incarnation's state once the data is loaded, and whether the node is guarded for it. From now on
-    /// states are written, and the first has to be on the disk before anything is promised. Returns whether the node
-    /// remembers every grant.
+    /// Judges, once the data is loaded, whether the node remembers every grant of the last incarnation; if not, arms
+    /// the guard. Returns that judgement. From now on states are written, and the first must be on the disk before the
+    /// node grants anything.
     pub fn judge(&mut self, start: &Start<'_>, policy: GuardPolicy, now: BootTime) -> bool {
         let outstanding_ttl_ms = self.ledger.judged(now);
         let verdict = start.judge(policy, now);
         if verdict.is_guarded {
             self.arm_guard(Cause::Restart, now, now.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms)));
         }
-        // For a guard that was armed on another boot, every loaded lock is from before its cause.
+        // The guard was armed on another boot, so its times mean nothing here. Every loaded lock counts as granted
+        // before its cause.
         if !verdict.is_same_boot {
             self.guard.since_now(now);
         }
@@ -63,35 +65,36 @@ impl Node {
         verdict.is_proved
     }
 
-    /// Returns the state to write, with its number; only the newest counts. If it is `needed`, nothing is promised
-    /// before it is on the disk. `None` if there is no file, or if the file must keep what the last incarnation proves.
+    /// Returns the state to write, with its number; only the newest one counts. If a write is `needed`, the node grants
+    /// nothing before this state is on the disk. `None` if there is no state file, or if the file must keep what the
+    /// last incarnation proves.
     pub fn state_to_write(&mut self, needed: bool, now: Now) -> Option<(u64, NodeState)> {
         self.ledger.writes().then(|| (self.ledger.number(needed), self.state(now)))
     }
 
-    /// Returns the state at `now` for a later incarnation.
+    /// Returns the node's state at `now`, as the state file keeps it for a later incarnation.
     pub fn state(&mut self, now: Now) -> NodeState {
         let state = self.ledger.state(self.saved_guard(now.boot), &mut self.tokens, self.skew_ms, now);
         let unproved_before = self.unproved_before(state.outstanding_ttl_ms, now.boot);
         NodeState { unproved_before, members: self.membership.saved().clone(), ..state }
     }
 
-    /// Notes that the state with this number is on the disk, with this ceiling.
+    /// Notes that the state with this number, which has this ceiling, is on the disk.
     pub fn written(&mut self, number: u64, ceiling: u64) {
         self.ledger.written(number, ceiling, &mut self.tokens);
     }
 
-    /// Notes that the data is marked as used by this incarnation.
+    /// Notes that the stamp beside the data names this incarnation now.
     pub fn stamped(&mut self) {
         self.ledger.stamped();
     }
 
-    /// Sets whether another server has the state file. Nothing may be promised under this node's name then.
+    /// Sets whether another server has taken the state file. Then this node may grant nothing under its name.
     pub fn file_taken(&mut self, is_taken: bool) {
         self.ledger.taken(is_taken);
     }
 
-    /// Raises the floor of tokens to `token`, for an operator (LOCK.FLOOR) or because another node may have issued
+    /// Raises the floor of tokens to `token`: an operator asked for it (LOCK.FLOOR), or another node may have issued
     /// tokens up to there. Returns the floors before and after.
     pub fn raise_floor(&mut self, token: u64) -> (u64, u64) {
         let before = self.tokens.floor();
@@ -101,38 +104,40 @@ impl Node {
         (before, self.tokens.floor())
     }
 
-    /// Removes what is no longer needed. Called ten times a second.
+    /// Removes what is no longer needed. The driver calls it ten times a second.
     pub fn sweep(&mut self, now: BootTime) {
         self.evicted.sweep(now);
     }
 
-    /// Returns whether a token was refused for lack of a ceiling that has not been handed out yet.
+    /// Returns whether a request was refused because its token is above every ceiling handed out for writing. Then a
+    /// state with a larger ceiling has to be written.
     pub fn wants_write(&self, now: Now) -> bool {
         self.ledger.wants_write(&self.tokens, self.skew_ms, now)
     }
 
-    /// Returns whether a state should be written now, before a request has to wait for it. Called ten times a second.
+    /// Returns whether a state should be written now, before a request has to wait for that. The driver calls it ten
+    /// times a second.
     pub fn is_write_due(&self, now: Now) -> bool {
         self.ledger.is_write_due(&self.tokens, self.skew_ms, now)
     }
 
-    /// Returns a master's message to its replicas: the ceiling up to which tokens may be issued, the longest lease that
+    /// Returns what a master tells its replicas: the ceiling up to which tokens may be issued, the longest lease that
     /// may run, and the ceilings of stripes.
     pub fn replica_news(&self, now: Now) -> (u64, u32, Vec<StripeCeiling>) {
         let (far, stripes) = self.tokens.to_tell(now.wall_us, self.skew_ms);
         (self.ledger.ceiling().max(far), self.ledger.outstanding_ttl().ms(now.boot), stripes)
     }
 
-    /// Handles that message on a replica.
+    /// Takes over on a replica what its master tells it in [`Node::replica_news`].
     pub fn heard(&mut self, ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
         self.tokens.observe_stripes(stripes);
         self.ledger.heard(ceiling, outstanding_ttl_ms);
     }
 
-    /// Notes that the node follows a master, or another one. A BREAK in progress is refused: its master can be asked
-    /// for the rest.
+    /// Notes that the node follows a master now, or another one. A BREAK in progress is refused: the client can ask the
+    /// master for the rest.
     pub fn follows(&mut self) {
-        // The master keeps alive the leases of its own clients.
+        // From now on the master renews the leases of its own clients; this node renews none.
         self.keepalives.clear();
         for breaking in std::mem::take(&mut self.breaking) {
             self.waiting.tell(breaking.client, Answer::Refused(Refusal::MasterOnly));
@@ -150,13 +155,14 @@ impl Node {
         }
     }
 
-    /// Arms the guard for an operator, for `ms` milliseconds, or lifts it (`None`). Returns whether the disk has to know
-    /// of that before anything else happens: a crash right after could restore a lifted guard over newer grants, or
-    /// forget an armed one.
+    /// Arms the guard for an operator, for `ms` milliseconds, or lifts it (`None`). Returns whether that must be on the
+    /// disk before anything else happens: after a crash a lifted guard could return over newer grants, or an armed one
+    /// be forgotten.
     pub fn guard_by_operator(&mut self, ms: Option<u32>, now: BootTime) -> bool {
         match ms {
             Some(ms) => {
-                // Nothing was granted since the cause of this guard, so a later one doubts the same locks.
+                // Nothing was granted since the cause of the present guard. So a guard for a later cause has to doubt
+                // the same locks.
                 let doubts_locks = self.guard.armed(now).is_some_and(|armed| armed.doubts_locks());
                 self.arm_guard(Cause::Operator, now, now.plus_ms(ms));
                 if doubts_locks && self.ledger.has_guard(self.saved_guard(now)) {
@@ -168,7 +174,7 @@ impl Node {
             }
             None => {
                 self.guard.lift();
-                // A reload must not restore the guard from before the flush.
+                // If the last flush turns out to be a reload, that must not restore the guard from before the flush.
                 if let Some(flush) = &mut self.flush {
                     flush.guard.lift();
                 }
@@ -204,7 +210,7 @@ mod tests {
         node
     }
 
-    /// Hands a state out and returns the function that puts it on the disk.
+    /// Hands a state out for writing, and returns the function that reports it as written.
     fn hand_out(node: &mut Node, ms: u64) -> impl FnOnce(&mut Node) + use<> {
         let (number, state) = node.state_to_write(true, at(ms)).unwrap();
         move |node| node.written(number, state.ceiling)
@@ -223,13 +229,14 @@ mod tests {
         write(&mut node);
         assert!(!arm(&mut node, 5_000, 102) && !arm(&mut node, 1, 103) && !arm(&mut node, 5_000, 1_000));
         assert_eq!(node.guard.left_ms(at(1_000).boot), 5_000, "the guard itself is exact");
-        // A later state with the same guard need not be on the disk.
+        // This later state has the same guard, so nothing waits for its write.
         let _not_written = hand_out(&mut node, 1_000);
         assert!(!arm(&mut node, 5_000, 1_000));
         assert!(arm(&mut node, 5_000, 1_001), "it ends in the next second");
     }
 
-    /// Locks that were granted after an earlier guard are doubted by the next one, even if the disk has its end.
+    /// Locks are granted after one guard, and a second guard doubts them too. It has to be written, although the disk
+    /// has a guard with that end.
     #[test]
     fn a_guard_is_written_if_it_doubts_more_locks() {
         let mut node = node_with_a_file();

@@ -1,4 +1,4 @@
-//! The node's set of nodes: [`Membership`] combined with the node's id, its leases and its tokens.
+//! The node's part in its set: combines its [`Membership`] with its id, its leases and its tokens.
 
 use palisade_quorum::{Accepted, Ballot, Member, Members};
 
@@ -9,13 +9,13 @@ use crate::values::limits::FLOOR_MAX;
 use crate::values::time::Now;
 
 impl Node {
-    /// Returns the node's knowledge of its set.
+    /// Returns what the node knows of its set.
     pub fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// Promises to take part in no attempt for `version` with a smaller ballot. Returns the list that the node accepted
-    /// before, and the highest token that clients of the present version can have from it.
+    /// Promises to ignore attempts for `version` that have a smaller ballot. Returns the list that the node accepted
+    /// for it before, and the highest token that this node can have given to clients of the present version.
     ///
     /// # Errors
     /// As [`Membership::promise`].
@@ -32,9 +32,9 @@ impl Node {
         Ok((accepted, highest.clamp(1, FLOOR_MAX)))
     }
 
-    /// Accepts `list` for `version`, and issues no token up to `floor` any longer. Any majority of that version shares
-    /// a node with the one that accepted it, so no client of that version gets a token that a client of an earlier
-    /// version had.
+    /// Accepts `list` as the set's next version, and issues only tokens above `floor` from now on. Any majority of the
+    /// next version shares a node with the majority that accepted it. So no client of the next version gets a token
+    /// that a client of an earlier one had.
     ///
     /// # Errors
     /// As [`Membership::accept`].
@@ -53,7 +53,7 @@ impl Node {
     }
 
     /// Records that `members` were decided as the set: from now on the node accepts nothing from clients of older
-    /// versions. Returns whether the decision is new.
+    /// versions. Returns whether the node did not know the decision before.
     ///
     /// # Errors
     /// As [`Membership::decide`].

@@ -1,4 +1,4 @@
-//! A node's memory beside the locks themselves.
+//! A node's memory beside the locks themselves, which are in the keys.
 
 pub mod cluster;
 pub mod counters;
@@ -42,7 +42,7 @@ use crate::values::limits::{
 use crate::values::prefixes::KeyPrefixes;
 use crate::values::time::BootTime;
 
-/// An operator's settings for the rules.
+/// An operator's settings that the rules need, read from the server's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `lock.max-clock-skew`, in milliseconds.
@@ -64,27 +64,28 @@ pub struct Settings {
 /// A node's own memory: the rules read and write it, the locks live in the keys.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The highest tokens, so that no token ever repeats or falls.
+    /// The highest tokens issued and the ceilings, so that no token is ever issued twice or after a larger one.
     pub(crate) tokens: Tokens,
     /// The deadlines of all locks.
     pub(crate) deadlines: Deadlines,
-    /// The gates that end by themselves.
+    /// The gates that the node deletes when their KEEP is over.
     pub(crate) gates: Forgetting,
-    /// The memory of locks that ended.
+    /// Memory of locks that ended, used again for new locks.
     pub(crate) spare: Spare,
-    /// The number of swaps of databases.
+    /// The number of SWAPDBs since the start: after one, a lock may have come from another key.
     pub(crate) swaps: u32,
-    /// Totals since load.
+    /// Totals since the module was loaded, for INFO.
     pub(crate) counters: Counters,
     /// The guard, which refuses while grants may have been forgotten.
     pub(crate) guard: Guard,
-    /// The time before which locks belong to an incarnation that the node cannot prove to remember.
+    /// Locks granted before this time are suspect: they belong to an incarnation that the node cannot prove to
+    /// remember.
     pub(crate) trusted_since: BootTime,
-    /// Locks that the server evicted.
+    /// Locks that the server evicted, and whose leases may still run.
     pub(crate) evicted: Evicted,
-    /// Live locks that a flush dropped, until it is clear whether it was the start of a reload.
+    /// Live locks that a flush dropped, until it is clear whether the flush was the start of a reload.
     pub(crate) flush: Option<Flush>,
-    /// The slots, in a cluster.
+    /// In a cluster, the slots that the node serves, and the guards of single slots.
     pub(crate) slots: Slots,
     /// Requests that wait for a lock.
     pub(crate) waiting: Waiting,
@@ -94,15 +95,15 @@ pub struct Node {
     pub(crate) watching: Watching,
     /// Connections that receive the answers to waiting requests of other connections.
     pub(crate) listeners: Listeners,
-    /// The bounds on waiting, watching and listening: `lock.max-waiters` and `lock.max-waiting-bytes`.
+    /// The most that may wait, watch and listen at once: `lock.max-waiters` and `lock.max-waiting-bytes`.
     pub(crate) max_load: Load,
-    /// Leases that are renewed while a connection is open.
+    /// Leases that the node renews while a connection is open.
     pub(crate) keepalives: KeepAlives,
-    /// Grants that an operator is breaking, in slices.
+    /// Grants that an operator's BREAK is ending, a slice at a time.
     pub(crate) breaking: VecDeque<Breaking>,
     /// The set of nodes that the node belongs to.
     pub(crate) membership: Membership,
-    /// The state that is on the disk, and that must be.
+    /// The node's knowledge of what of its state is on the disk, and what must be there before a promise.
     pub(crate) ledger: Ledger,
     /// `lock.max-clock-skew`, in milliseconds.
     pub(crate) skew_ms: u32,
@@ -128,7 +129,7 @@ impl Node {
         Self::with_tokens(Tokens::new(token_floor))
     }
 
-    /// Creates a node with these tokens.
+    /// Creates a node that continues with these tokens and ceilings.
     pub fn with_tokens(tokens: Tokens) -> Self {
         Self {
             tokens,
@@ -163,17 +164,17 @@ impl Node {
         self.history.configure(settings.log_max_len, settings.log_slower_than_ms, settings.events);
     }
 
-    /// Sets the key prefixes with separate figures: `lock.metrics-prefixes`.
+    /// Sets the key prefixes that have figures of their own: `lock.metrics-prefixes`.
     pub fn count_by(&mut self, prefixes: &KeyPrefixes) {
         self.history.count_by(prefixes);
     }
 
-    /// Returns the highest tokens and ceilings.
+    /// Returns the highest tokens issued, and the ceilings.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
     }
 
-    /// Returns the known past of `key`.
+    /// Returns what the node knows of the tokens that `key` had before.
     pub(crate) fn past(&self, key: Key<'_>) -> Past {
         Past { last: self.tokens.last(key.name), swaps: self.swaps }
     }
@@ -183,18 +184,18 @@ impl Node {
         &self.deadlines
     }
 
-    /// Returns the gates that end by themselves.
+    /// Returns the gates that the node deletes when their KEEP is over.
     pub fn gates(&mut self) -> &mut Forgetting {
         &mut self.gates
     }
 
-    /// Counts a token at a gate.
+    /// Counts a token that a gate let pass (`passed`) or refused.
     pub fn count_gate(&mut self, passed: bool) {
         let count = if passed { &mut self.counters.gate_passes } else { &mut self.counters.gate_refusals };
         *count += 1;
     }
 
-    /// Returns the totals since load.
+    /// Returns the totals since the module was loaded.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -204,17 +205,18 @@ impl Node {
         &self.guard
     }
 
-    /// Returns the time before which locks belong to an incarnation that the node cannot prove to remember.
+    /// Returns the time before which granted locks are suspect: they belong to an incarnation that the node cannot
+    /// prove to remember.
     pub fn trusted_since(&self) -> BootTime {
         self.trusted_since
     }
 
-    /// Returns the locks that the server evicted.
+    /// Returns the locks that the server evicted, and whose leases may still run.
     pub fn evicted(&self) -> &Evicted {
         &self.evicted
     }
 
-    /// Returns the slots, in a cluster.
+    /// Returns the slots that the node serves in a cluster, and the guards of single slots.
     pub fn slots(&self) -> &Slots {
         &self.slots
     }
@@ -234,12 +236,12 @@ impl Node {
         &self.listeners
     }
 
-    /// Returns the listeners for the driver, which sends them news.
+    /// Returns the listeners for the driver, which sends them the answers.
     pub fn listeners_mut(&mut self) -> &mut Listeners {
         &mut self.listeners
     }
 
-    /// Returns the leases that are renewed while a connection is open.
+    /// Returns the leases that the node renews while a connection is open.
     pub fn keepalives(&self) -> &KeepAlives {
         &self.keepalives
     }
@@ -249,12 +251,12 @@ impl Node {
         self.keepalives.keep(key, owner, ttl, keep, now);
     }
 
-    /// Stops renewing this lease: its key no longer holds the lock.
+    /// Stops renewing this lease, because its key no longer holds the lock.
     pub fn stop_renewing(&mut self, renewal: &Renewal) {
         self.keepalives.end(renewal);
     }
 
-    /// Returns the state that is on the disk, and that must be.
+    /// Returns what of the node's state is on the disk, and what must be there before a promise.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -264,8 +266,8 @@ impl Node {
         self.skew_ms
     }
 
-    /// Arms the guard for a cause that arose at `now`, until `until` at least, also if the last flush turns out to be a
-    /// reload.
+    /// Arms the guard for `cause`, which arose at `now`, until `until` at least. The guard stays even if the last flush
+    /// turns out to be a reload.
     pub(crate) fn arm_guard(&mut self, cause: Cause, now: BootTime, until: BootTime) {
         self.guard.arm(cause, now, until);
         if let Some(flush) = &mut self.flush {
@@ -273,8 +275,8 @@ impl Node {
         }
     }
 
-    /// Returns the part of the guard that a later incarnation must know. It does not name single slots: all are guarded
-    /// after a start.
+    /// Returns the part of the guard that a later incarnation must know. It names no single slots, because a start
+    /// guards all of them.
     pub fn saved_guard(&self, now: BootTime) -> Option<SavedGuard> {
         let mut guard = self.guard;
         if let Some(until) = self.slots.guarded_until(now) {
@@ -283,22 +285,22 @@ impl Node {
         guard.saved(now)
     }
 
-    /// Returns the part of [`Node::trusted_since`] that a later incarnation must know. It is zero once the longest
-    /// lease from before, of `outstanding_ttl_ms`, has ended.
+    /// Returns the part of [`Node::trusted_since`] that a later incarnation must know. It is zero once all leases from
+    /// before that time have ended; the longest of them is `outstanding_ttl_ms`.
     pub fn unproved_before(&self, outstanding_ttl_ms: u32, now: BootTime) -> BootTime {
         let may_be_left = now <= self.trusted_since.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms));
         if may_be_left { self.trusted_since } else { BootTime::default() }
     }
 
-    /// Returns whether the node can never vouch for `grant`: it came from outside, or from an incarnation that the node
-    /// cannot prove to remember.
+    /// Returns whether `grant` is suspect for good: it came from outside, or from an incarnation that the node cannot
+    /// prove to remember.
     pub fn is_suspect(&self, grant: &Grant) -> bool {
         grant.is_from_outside() || grant.granted < self.trusted_since
     }
 
     /// Refuses to grant `owner` the lock of `key` while an owner unknown to this node may hold it. That is so while the
-    /// node or the key's slot is guarded. If nobody holds the lock exclusively (`is_open`), it is also so while an
-    /// evicted grant of it may last.
+    /// node or the key's slot is guarded. If nobody is known to hold it exclusively (`is_open`), it is also so while an
+    /// evicted grant of the lock may last.
     #[inline(always)]
     pub(crate) fn ensure_may_grant(
         &self,
@@ -312,8 +314,9 @@ impl Node {
         if is_open { self.evicted.ensure_open(key, owner, now) } else { Ok(()) }
     }
 
-    /// Refuses a grant that the node cannot vouch for: one from outside, one from an incarnation that it cannot prove
-    /// to remember, and, while it is guarded, every grant from before the cause.
+    /// Refuses to promise anything about a grant of which the node is not sure. Such a grant came from outside, or from
+    /// an incarnation that the node cannot prove to remember. While the node is guarded, so is every grant from before
+    /// the guard's cause.
     pub(crate) fn ensure_trusted(&self, grant: &Grant, now: BootTime) -> Result<(), Refusal> {
         if self.is_suspect(grant) {
             return Err(Refusal::Suspect { left_ms: grant.deadline().ms_since_rounded_up(now) });
@@ -330,7 +333,7 @@ mod tests {
     use super::*;
     use crate::fixture::{self, ms};
 
-    /// Locks that a flush dropped cannot be granted; those that it left were never in doubt.
+    /// After a flush the guard refuses the locks that it dropped. Locks that it left are as sure as before.
     #[test]
     fn a_flush_leaves_what_survives_it_as_sure_as_it_was() {
         let mut node = fixture::node();

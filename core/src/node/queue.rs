@@ -1,4 +1,4 @@
-//! A driver's operations on waiting requests, beside performing steps.
+//! A driver's operations on waiting requests, beside the steps that it performs.
 
 use std::sync::Arc;
 
@@ -16,33 +16,34 @@ use crate::values::limits::TURNS_PART;
 use crate::values::time::BootTime;
 
 impl Node {
-    /// Returns the name of `key` as its queue or its watchers have it, if there are any. A driver names the key so to a
-    /// request: then the name's bytes are compared once, and not at each stage.
+    /// Returns the name of `key` as shared by its queue or its watchers, if it has any. A driver that passes this name
+    /// on with a request saves comparing its bytes at each stage.
     #[inline(always)]
     pub fn share_name(&mut self, key: Key<'_>) -> Option<Arc<[u8]>> {
         self.waiting.share_name(key).or_else(|| self.watching.share_name(key))
     }
 
-    /// Returns the number of searches for a queue or watchers by the bytes of a name.
+    /// Returns how often a queue or watchers were searched by the bytes of a name, for tests.
     #[cfg(test)]
     pub(crate) fn searches(&self) -> usize {
         self.waiting.searches() + self.watching.searches()
     }
 
-    /// Returns the queues for changes.
+    /// Returns the queues, for changes by the rules.
     #[inline(always)]
     pub(crate) fn queues(&mut self) -> Queues<'_> {
         Queues { waiting: &mut self.waiting, history: &mut self.history }
     }
 
-    /// Returns the load of waiting, watching and listening, including unheard answers and the turns with reservations.
+    /// Returns how much waits, watches and listens now: it counts answers that no listener has taken yet, and turns
+    /// that have a reservation.
     pub fn load(&self) -> Load {
         let tables = [self.waiting.loads(), self.watching.loads(), self.listeners.loads()];
         tables.iter().fold(self.waiting.turns(), |sum, loads| sum.plus(loads.all()))
     }
 
-    /// Refuses `asker` a load of `new` if there is no room for it or the asker has its share. Watchers have as many
-    /// places as waiters, and neither takes the other's; bytes are shared.
+    /// Refuses `asker` a further load `new` if there is no room for it, or if the asker has its share. Watchers have as
+    /// many places as waiters, and neither takes the other's; the bytes are shared.
     pub(crate) fn ensure_room(&self, asker: Asker, new: Load, watches: bool) -> Result<(), Refusal> {
         let sum = |of: &dyn Fn(&Loads) -> Load, turns: Load| {
             let waiting = of(self.waiting.loads()).plus(of(self.listeners.loads())).plus(turns);
@@ -56,7 +57,8 @@ impl Node {
         ensure_share(Taken { all, user, listener }, new, self.max_load)
     }
 
-    /// Refuses a request of `owner` that would wait for the lock of `key`, as [`Node::ensure_room`] does.
+    /// Refuses a request of `owner` that would have to wait for the lock of `key`, for the reasons of
+    /// [`Node::ensure_room`].
     pub(crate) fn ensure_may_wait(
         &self,
         key: Key<'_>,
@@ -72,8 +74,8 @@ impl Node {
         self.ensure_room(asker, waits.plus(beside), false)
     }
 
-    /// Returns whether the lock of `key` can be reserved for `owner`, which did not wait: such turns take at most an
-    /// eighth of all room.
+    /// Returns whether the lock of `key` can be reserved for `owner`, which did not have to wait. Such reservations
+    /// take at most an eighth of all room.
     pub(crate) fn has_room_for_turn(&self, key: Key<'_>, owner: Owner<'_>) -> bool {
         let turn = Load::of_entry(true, &[key.name, owner.bytes(), owner.bytes()]);
         let (turns, all) = (self.waiting.turns().plus(turn), self.load().plus(turn));
@@ -83,8 +85,8 @@ impl Node {
         fits(turns, TURNS_PART) && fits(all, 1)
     }
 
-    /// Returns the news for the connection `client` of `user`, which asks under `name`, or a part of them if there are
-    /// many. It becomes a listener, if there is room for one more and `has_memory` does not refuse.
+    /// Returns answers for the connection `client` of `user`, which listens under `name`; if there are many, only a
+    /// part of them. The connection becomes a listener, if there is room for one more and `has_memory` does not refuse.
     pub fn listen(
         &mut self,
         client: ClientId,
@@ -101,7 +103,7 @@ impl Node {
         Ok(self.listeners.take_news(client))
     }
 
-    /// Removes and returns at most `count` answers to waiting requests, each of which has to be sent.
+    /// Removes and returns at most `count` answers to waiting requests. The driver has to send each.
     pub fn take_answers(&mut self, count: usize) -> Vec<(WaiterId, Answer)> {
         self.waiting.take_answers(count)
     }
@@ -111,23 +113,24 @@ impl Node {
         self.waiting.take_answer_of(id)
     }
 
-    /// Notes that the client of this request has gone at `now`, or no longer waits. Returns the request, if it waited.
+    /// Notes that the client of this request has gone at `now`, or no longer waits. Returns the request if it was in a
+    /// queue.
     pub fn leave_queue(&mut self, id: WaiterId, now: BootTime) -> Option<Waiter> {
         self.queues().leave_in_vain(id, now)
     }
 
-    /// Removes at most `count` requests from the queue of `name` in `db`, without an answer: the driver has one.
+    /// Removes at most `count` requests from the queue of `key`. The driver answers them itself.
     pub fn dismiss(&mut self, key: Key<'_>, count: usize, now: BootTime) -> Vec<WaiterId> {
         self.queues().dismiss(key, count, now)
     }
 
-    /// Postpones the queue of the lock `name` of `db`, which nobody can be granted now, for this reason.
+    /// Postpones the next look at the queue of `key`, because `refusal` says that nobody can be granted the lock now.
     pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
         self.queues().postpone(key, refusal, now);
     }
 
-    /// Removes a request whose listener ended from its queue at `now`, or something else that the listener left.
-    /// Returns false if there is nothing.
+    /// Removes one thing that a listener left behind when it ended, at `now`: a request in a queue, or something else.
+    /// Returns false if nothing is left.
     pub fn let_one_leave(&mut self, now: BootTime) -> bool {
         match self.listeners.take_left() {
             Some(Left::Request(id)) => {
@@ -143,13 +146,13 @@ impl Node {
         self.waiting.send_all_away();
     }
 
-    /// Removes and returns the next dismissed request, which has to be answered. `None` if none is left; `Some(None)`
-    /// if the next one came later and stays.
+    /// Removes and returns the next dismissed request, which the driver has to answer. `None` if none is left.
+    /// `Some(None)` if the next one came after [`Node::send_all_away`] and stays.
     pub fn send_one_away(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
         self.queues().send_one_away(now)
     }
 
-    /// Removes the requests of `owner` for the lock of `key` with this listener from the queue at `now`; reservations
+    /// Removes the requests of `owner` for the lock of `key` that this listener made, at `now`. Their reservations
     /// stay. Returns their number.
     pub fn stop_waiting(&mut self, key: Key<'_>, owner: Owner<'_>, listener: ClientId, now: BootTime) -> usize {
         let is_heard = |id| self.listeners.listener_of(id) == Some(listener);

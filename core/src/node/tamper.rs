@@ -1,4 +1,4 @@
-//! Access to the node's fields for checkers that break one of its rules on purpose, to test whether they notice.
+//! Access to the node's fields for checkers that break a rule on purpose, to test that they notice it.
 
 use crate::durability::ledger::Ledger;
 use crate::guard::Guard;
@@ -9,27 +9,27 @@ use crate::queue::waiting::Waiting;
 use crate::tokens::Tokens;
 use crate::values::time::BootTime;
 
-/// Fields of the rules, for changes against them.
+/// The node's fields, for changes that break a rule on purpose.
 #[derive(Debug)]
 pub struct Tamper<'a> {
-    /// The highest tokens and ceilings.
+    /// The highest tokens issued, and the ceilings.
     pub tokens: &'a mut Tokens,
     /// The guard of the whole node.
     pub guard: &'a mut Guard,
-    /// The slots of a cluster.
+    /// In a cluster, the slots that the node serves, and the guards of single slots.
     pub slots: &'a mut Slots,
     /// The waiting requests.
     pub waiting: &'a mut Waiting,
     /// The set of nodes that the node belongs to.
     pub membership: &'a mut Membership,
-    /// The state that is on the disk.
+    /// The node's knowledge of what of its state is on the disk.
     pub ledger: &'a mut Ledger,
-    /// The time since which locks are trusted.
+    /// The time before which granted locks are suspect.
     pub trusted_since: &'a mut BootTime,
 }
 
 impl Node {
-    /// Returns the fields. Drivers must not use this: no rule vouches for the changes.
+    /// Returns the node's fields for such changes. Drivers must not use this: no rule checks them.
     pub fn tamper(&mut self) -> Tamper<'_> {
         Tamper {
             tokens: &mut self.tokens,

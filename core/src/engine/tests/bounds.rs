@@ -12,7 +12,8 @@ use crate::values::limits::{ANSWERS_A_PASS_MAX, ENDED_A_STEP_MAX, OWNER_REQUESTS
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
 
-/// A grant answers all of its owner's requests in one step.
+/// An owner has the largest number of requests in a queue, and the next one is refused: a grant answers all requests of
+/// its owner in one step.
 #[test]
 fn an_owner_has_few_requests_in_a_queue() {
     let mut key = Key::held();
@@ -27,7 +28,8 @@ fn an_owner_has_few_requests_in_a_queue() {
     assert_eq!(granted(&key.settle()).len(), OWNER_REQUESTS_MAX);
 }
 
-/// A check of a queue removes at most a slice of requests, however many there are and whatever the reason.
+/// A whole queue is answered, because the key is no lock any more or the node is guarded. Each look at the queue
+/// answers at most a slice of it, and nobody is forgotten.
 #[test]
 fn what_concerns_a_whole_queue_is_done_in_slices() {
     let many = 10 * ANSWERS_A_PASS_MAX;
@@ -59,7 +61,7 @@ fn what_concerns_a_whole_queue_is_done_in_slices() {
     }
 }
 
-/// Thousands of waits end at once: a release passes the lock on before it has answered them all.
+/// Thousands of waits end at once. A release passes the lock on before all of them have been answered.
 #[test]
 fn those_whose_time_is_up_are_passed_in_slices() {
     let mut key = Key::held();
@@ -73,8 +75,8 @@ fn those_whose_time_is_up_are_passed_in_slices() {
     assert_eq!(granted(&key.settle()), [last]);
 }
 
-/// Regression: a RELEASE of one of a hundred keys of a megabyte took 12 ms, most of it for comparing their names with
-/// each other at each stage.
+/// Regression: a RELEASE of one of a hundred keys with names of a megabyte took 12 ms, because each stage compared the
+/// names. Now each request compares them once.
 #[test]
 fn a_name_is_searched_for_once_and_not_at_each_stage() {
     let mut key = Key::held();
@@ -106,7 +108,7 @@ fn no_more_wait_than_may() {
     assert_eq!((key.acquire("c", 1_000, 5_000).is_ok(), key.node.waiting.most()), (true, 1));
 }
 
-/// A request that can be granted at once takes no place in a queue, so it is never refused for lack of one.
+/// The queue is full. A request that can be granted at once takes no place in it, so it is not refused.
 #[test]
 fn what_need_not_wait_needs_no_room() {
     let mut key = Key::new();
@@ -125,13 +127,13 @@ fn what_need_not_wait_needs_no_room() {
     assert_eq!((key.holders().len(), key.node.load()), (3, Load::NONE));
 }
 
-/// Answers that the sender is this user.
+/// As the server, answers that the user `name` sent the request.
 fn says_user(question: Question, name: &[u8]) -> Option<Finding> {
     let asker = Asker { user: UserId::of(name), listener: None };
     (question == Question::WhoAsks).then_some(Finding::Asks(asker))
 }
 
-/// The requests of one user leave room for those of others.
+/// One user makes as many requests as it may. Requests of other users still find room.
 #[test]
 fn no_user_takes_the_places_of_others() {
     let mut key = Key::new();
@@ -155,7 +157,7 @@ fn no_user_takes_the_places_of_others() {
     assert_eq!(key.acquire("z", 1_000, 5_000), Err(share), "the others have less now");
 }
 
-/// Above `maxmemory` nobody begins to wait, and holders can continue.
+/// The server is above `maxmemory`. Requests that would wait are refused, and holders can still extend and release.
 #[test]
 fn without_memory_nobody_begins_to_wait() {
     let mut key = Key::held();
@@ -168,7 +170,7 @@ fn without_memory_nobody_begins_to_wait() {
     assert_eq!(key.wait("b", 5_000, None), Ok((Reply::Turn(1), 0)));
 }
 
-/// A demotion refuses waiting requests one after the other; requests that arrive later stay.
+/// After a demotion waiting requests are refused one after the other. Requests that arrive later stay.
 #[test]
 fn those_who_are_sent_away_leave_one_by_one() {
     let mut key = Key::new();
@@ -191,7 +193,8 @@ fn those_who_are_sent_away_leave_one_by_one() {
     assert!(!key.node.waiting.sends_away());
 }
 
-/// Returns a lock of a reader that stays, with more grants that end after 10 ms than one step removes.
+/// Returns a lock with one reader that stays, and more grants that end after 10 ms than one step removes. Also returns
+/// how many those are.
 fn with_short_leases() -> (Key, usize) {
     let mut key = Key::new();
     key.wanted = Wanted::Shared;
@@ -203,21 +206,21 @@ fn with_short_leases() -> (Key, usize) {
     (key, many)
 }
 
-/// More leases are over than one step removes, and a returning owner had the last of them. Its end is reported before
-/// its new grant. A replica would confuse the two otherwise.
+/// More leases are over than one step removes, and an owner that returns had the last of them. Its end must be reported
+/// before its new grant, or a replica would confuse the two.
 #[test]
 fn who_comes_again_does_not_come_in_the_place_of_its_grant_that_is_over() {
     let (mut key, many) = with_short_leases();
     key.acquire("later", 60_000, 0).unwrap();
     key.now = 11;
-    // (After each request the replica is checked to hold the same in the same order.)
+    // (After each request the fixture checks that the replica has the same grants in the same order.)
     key.acquire(&(many - 1).to_string(), 60_000, 0).unwrap();
     let lock = key.lock.as_ref().unwrap();
     assert_eq!(lock.grants().last().unwrap().1.owner(), (many - 1).to_string().as_bytes());
     assert_eq!(key.node.counters.expiries, ENDED_A_STEP_MAX as u64 + 1);
 }
 
-/// The remaining holder becomes a writer, which ends the grants whose leases are over. They are counted.
+/// The one remaining holder becomes a writer. That ends the grants whose leases are over, and they are counted.
 #[test]
 fn leases_that_end_by_a_conversion_are_counted() {
     let (mut key, many) = with_short_leases();
@@ -226,7 +229,7 @@ fn leases_that_end_by_a_conversion_are_counted() {
     assert_eq!((key.node.counters.expiries, key.node.counters.conversions), (many as u64, 1));
 }
 
-/// Returns a lock that `readers` readers hold with one token, and that token.
+/// Returns a lock that `readers` readers hold with one shared token, and that token.
 fn with_one_token(readers: usize) -> (Key, Token) {
     let mut key = Key::new();
     key.wanted = Wanted::Shared;
@@ -241,7 +244,7 @@ fn with_one_token(readers: usize) -> (Key, Token) {
 }
 
 /// An operator breaks a token that many readers share: each slice ends a few of the grants, and the answer comes after
-/// the last. A request for the same token meanwhile gets a larger one, so that the work ends.
+/// the last. Meanwhile a request that proposes this token gets a larger one, so that the work comes to an end.
 #[test]
 fn many_grants_with_one_token_are_broken_in_slices() {
     let (mut key, token) = with_one_token(3 * ENDED_A_STEP_MAX);
@@ -266,7 +269,8 @@ fn a_break_in_slices_passes_the_lock_on_at_its_end() {
     assert!(told.iter().any(|(_, answer)| *answer == Answer::Broken(token)));
 }
 
-/// Regression: another BREAK ended the rest, and the first client was wrongly sent to look for the lock elsewhere.
+/// Regression: while a BREAK went on in slices, another BREAK ended the rest. The first client was wrongly answered
+/// that the lock may be elsewhere; it must be answered that all is done.
 #[test]
 fn a_break_in_slices_is_done_when_another_ends_the_lock() {
     for other in [None, Some(())] {
@@ -280,8 +284,8 @@ fn a_break_in_slices_is_done_when_another_ends_the_lock() {
     }
 }
 
-/// Between two slices the lock is renamed, or its slot moves away: the grants continue there, and the operator must not
-/// believe that they ended.
+/// Between two slices of a BREAK the lock is renamed, or its slot moves away. The grants continue there, so the
+/// operator gets an error instead of a success.
 #[test]
 fn a_break_whose_lock_goes_away_is_refused() {
     let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
@@ -291,7 +295,8 @@ fn a_break_whose_lock_goes_away_is_refused() {
     assert!(matches!(told[..], [(_, Answer::Refused(Refusal::BreakCutShort))]), "{told:?}");
 }
 
-/// Scripts and transactions cannot wait, so they break at most as many grants as one step may end, or none.
+/// A script or transaction cannot wait. Its BREAK ends the grants if one step may end all of them; otherwise it is refused
+/// and ends none.
 #[test]
 fn who_cannot_be_blocked_breaks_no_more_than_one_slice() {
     let (mut key, token) = with_one_token(ENDED_A_STEP_MAX + 1);

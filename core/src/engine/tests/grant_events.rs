@@ -1,4 +1,5 @@
-//! The events of grants: each grant when it begins, changes its token or mode, and ends; in order, and once.
+//! Tests of the events of grants: there is one when a grant begins, when its token or mode changes, and when it ends,
+//! in this order.
 
 use proptest::prelude::*;
 
@@ -23,7 +24,7 @@ fn events(key: &mut Key) -> Vec<GrantEvent> {
     std::iter::from_fn(|| key.node.history_mut().take_event()).collect()
 }
 
-/// Returns the events and the owners of their grants.
+/// Takes the unpublished events, and returns their words and owners.
 fn told(key: &mut Key) -> Vec<(&'static str, String)> {
     let owner = |event: &GrantEvent| String::from_utf8(event.owner.to_vec()).unwrap();
     events(key).iter().map(|event| (event.happened.word(), owner(event))).collect()
@@ -55,7 +56,7 @@ fn each_thing_that_happens_to_a_grant() {
     key.acquire("c", 1_000, 0).unwrap();
     key.perform(&Request::Break(None)).unwrap();
     assert_told(&mut key, &[("granted", "c"), ("broken", "b"), ("broken", "c")]);
-    // The end of a lock whose lease is over is reported before the request that takes it.
+    // Before the lock is granted again, the end of the lease that is over is reported.
     key.wanted = Wanted::Exclusive;
     key.acquire("over", 1_000, 0).unwrap();
     key.now += 1_001;
@@ -94,7 +95,8 @@ fn nothing_where_nobody_listens() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The events show who holds the lock and with which token, and report each grant once.
+    /// From the events alone one knows, after any steps, who holds the lock and with which token. Each grant begins and
+    /// ends once.
     #[test]
     fn who_listens_knows_who_has_it(
         steps in proptest::collection::vec((0_u8..9, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)

@@ -1,4 +1,4 @@
-//! Requests of listeners (LOCK.HEAR), together with those of blocked clients.
+//! Tests of requests whose answers go to a listener (LOCK.HEAR), among requests of blocked clients.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn of(news: &[News]) -> Vec<&[u8]> {
     news.iter().map(|news| &*news.owner).collect()
 }
 
-/// Asks for a turn at a held lock, as a command does; returns the id if it waits.
+/// Asks for a turn at a held lock, with answers to `listener`; returns the id if the request waits.
 fn waits(node: &mut Node, listener: u64, who: &str, ms: u64, now: u64) -> Option<WaiterId> {
     let patience = Patience::new(Some(ms)).unwrap();
     let (note, behind) = (Note::default(), Behind::default());
@@ -41,12 +41,12 @@ fn waits(node: &mut Node, listener: u64, who: &str, ms: u64, now: u64) -> Option
     }
 }
 
-/// A node, and the news that its three listeners should receive.
+/// A node with three listeners, and what each of them should receive.
 struct ListenersFixture {
     node: Node,
-    /// The waiting requests, each with its listener and owner.
+    /// The waiting requests: id, listener and owner.
     open: Vec<(WaiterId, u64, String)>,
-    /// The owners whose news each listener has not received yet.
+    /// For each listener, the owners whose requests are answered but which it has not received yet.
     untold: [Vec<String>; 3],
     lives: [bool; 3],
     now: u64,
@@ -86,12 +86,12 @@ impl ListenersFixture {
         Ok(())
     }
 
-    /// Ends the request that has waited longest, in one of several ways.
+    /// Ends the request that has waited longest, in a way that depends on `ms`.
     fn end_first(&mut self, ms: u64) -> Checked {
         let (Some((_, listener, who)), now) = (self.open.first().cloned(), at(self.now).boot) else { return Ok(()) };
         match ms % 3 {
             0 => {
-                // Another listener's request is unaffected.
+                // A RELEASE by another listener must not end it.
                 let mut stop = |listener| self.node.stop_waiting(KEY, owner(&who), ClientId(listener), now);
                 prop_assert_eq!((stop(listener + 1), stop(listener)), (0, 1));
             }
@@ -101,7 +101,7 @@ impl ListenersFixture {
         Ok(())
     }
 
-    /// Delivers answers to the listeners, and news to the listeners that ask.
+    /// Delivers answers to the listeners, and compares what the listeners that ask receive.
     fn tell(&mut self) -> Checked {
         while self.node.time_out(at(self.now).boot) {}
         for (id, answer) in self.node.take_answers(usize::MAX) {
@@ -139,7 +139,7 @@ impl ListenersFixture {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Each request whose listener lives is reported exactly once, and the requests of a listener that ended leave
+    /// A listener that lives receives one answer to each of its requests. When a listener ends, its requests leave
     /// their queue.
     #[test]
     fn each_request_is_news_once_or_leaves(

@@ -1,4 +1,4 @@
-//! The log of ended grants and failed waits: how each ended, and how long it took.
+//! Tests of the log: how each grant or wait ended, and how long it took.
 
 use proptest::prelude::*;
 
@@ -13,14 +13,14 @@ use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
 use crate::values::prefixes::KeyPrefixes;
 
-/// Returns a key whose node logs everything.
+/// Returns a key whose node logs every end, however short.
 fn logging() -> Key {
     let mut key = Key::new();
     key.node.configure(Settings { log_slower_than_ms: Some(0), log_max_len: 10_000, ..Settings::default() });
     key
 }
 
-/// Returns the log, the newest first: owner, ending, waited, held, number of waiters.
+/// Returns the log's entries, the newest first: owner, ending, time waited, time held, number of waiters.
 fn log(key: &Key) -> Vec<(String, Ending, u64, u64, usize)> {
     let entries = key.node.history().log().entries();
     entries
@@ -31,7 +31,7 @@ fn log(key: &Key) -> Vec<(String, Ending, u64, u64, usize)> {
         .collect()
 }
 
-/// Returns the newest entry.
+/// Returns the newest entry of the log.
 fn last(key: &Key) -> (String, Ending, u64, u64, usize) {
     log(key).swap_remove(0)
 }
@@ -63,7 +63,7 @@ fn each_way_in_which_a_grant_ends() {
     assert_eq!(last(&key), entry("evicted", Ending::Evicted, 0));
     key.now += 1_001;
 
-    // The grant ends with its lease, not when the end is noticed or a command removes the grant.
+    // The logged time held is that of the lease, even if the end is noticed later or a command removes the grant.
     grant(&mut key, "expired");
     key.now += 5_000;
     key.settle();
@@ -83,7 +83,7 @@ fn each_way_in_which_a_grant_ends() {
     let lock = key.lock.clone().unwrap();
     key.node.flushed(KEY, &lock, at(key.now).boot);
     assert_eq!(last(&key), entry("flushed", Ending::Flushed, 0));
-    // The flush was the start of a reload.
+    // The flush turns out to be the start of a reload, so the entry has to go.
     key.node.history.reloaded();
     assert_ne!(last(&key).1, Ending::Flushed);
 }
@@ -205,14 +205,14 @@ fn contention_is_counted_where_it_happens_and_nowhere_else() {
     assert_eq!((counts(&key), key.node.history().contention().since), ((0, 0), at(5).boot));
 }
 
-/// Returns the figures of the keys with this prefix: grants, refusals, served waits, ended grants.
+/// Returns the figures of the keys with this prefix: numbers of grants, refusals, served waits and ended grants.
 fn figures(key: &Key, prefix: &[u8]) -> (u64, u64, u64, u64) {
     let prefixes = key.node.history().prefixes();
     let of = prefixes.rows().find(|(listed, _)| *listed == prefix).map_or(prefixes.other(), |(_, figures)| figures);
     (of.grants, of.contended, of.waits.count(), of.held.count())
 }
 
-/// Entries that are too short for the log count in the figures; without a prefix nothing counts.
+/// Grants too short for the log count in the figures of their prefix. Keys without a prefix do not.
 #[test]
 fn figures_of_a_prefix_are_those_of_its_locks() {
     let mut key = Key::new();
@@ -239,7 +239,7 @@ fn figures_of_a_prefix_are_those_of_its_locks() {
     for (told, us) in told(&key).into_iter().zip([100_000, 7_000, 100_000]) {
         assert!(told.abs_diff(us) * 100 < us, "{told} {us}");
     }
-    // The grant ends with its lease, not when the end is noticed.
+    // The time held is that of the lease, even if the end is noticed later.
     key.acquire("over", 1_000, 0).unwrap();
     key.now += 50_000;
     key.settle();
@@ -255,7 +255,8 @@ fn figures_of_a_prefix_are_those_of_its_locks() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Every grant is in the key, or once in the log. The figures of the prefix equal those of the node.
+    /// After any steps every grant is in the key, or once in the log. The figures of the prefix equal the node's
+    /// counters.
     #[test]
     fn every_grant_ends_once(
         steps in proptest::collection::vec((0_u8..9, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)

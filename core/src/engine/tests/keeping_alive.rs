@@ -6,7 +6,7 @@ use crate::fixture::*;
 use crate::keepalive::ClientId;
 use crate::refusal::Refusal;
 
-/// Returns a key whose lock "me" holds for a second, kept alive for 10 s for a connection.
+/// Returns a key whose lock "me" holds with a lease of one second, kept alive for 10 s for a connection.
 fn kept() -> Key {
     let mut key = Key::new();
     key.acquire("me", 1_000, 0).unwrap();
@@ -14,8 +14,8 @@ fn kept() -> Key {
     key
 }
 
-/// Returns when the lock of "me" ends if the server always gives this answer, and all due work is done at each
-/// millisecond.
+/// Returns when the lock of "me" ends if all due work is done at each millisecond, and the server answers questions as
+/// `says` does.
 fn held_until(key: &mut Key, says: fn(Question) -> Option<Finding>, until: u64) -> u64 {
     key.says = says;
     while key.now < until && key.holder().is_some() {
@@ -63,7 +63,7 @@ fn what_is_refused_is_tried_again_until_the_lease_is_over() {
     assert!(key.node.keepalives().is_empty(), "nothing is asked for ever");
 }
 
-/// A renewal has one effect and no event; a check without a renewal does nothing.
+/// A renewal has one effect, on the key, and no event. A check that finds nothing to renew has none.
 #[test]
 fn what_a_renewal_does() {
     let mut key = kept();
@@ -81,7 +81,8 @@ fn what_a_renewal_does() {
     assert_eq!((told, key.queue()), (3_000, vec![waiter]));
 }
 
-/// The KEEPALIVE of a broken grant has not been checked when its owner already has another grant.
+/// An owner's grant with KEEPALIVE is broken, and the owner gets a new grant before the old lease is checked. The new
+/// lease is not renewed.
 #[test]
 fn a_new_grant_has_nothing_of_what_its_owner_asked_for_an_earlier_one() {
     let mut key = kept();

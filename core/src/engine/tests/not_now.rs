@@ -1,5 +1,5 @@
-//! Obstacles because of which a free lock is not granted to waiting requests: a guard, an eviction, the disk, the
-//! server, a permission.
+//! Tests of a free lock that waiting requests cannot get for now: because of a guard, an eviction, the disk, the server
+//! or a permission.
 
 use super::super::fixture::{Key, granted};
 use super::super::{Event, Finding, Question, Reply, Request, Step, Work};
@@ -66,7 +66,7 @@ fn without_a_ceiling_the_queue_waits_and_without_tokens_it_is_told() {
     assert_eq!(key.settle(), [(c, Answer::Refused(Refusal::TokensExhausted))]);
 }
 
-/// In a transaction or a script a command is answered at once, even if only the disk is in its way.
+/// A command in a transaction or script cannot be blocked. It is answered at once, even if only the disk is in its way.
 #[test]
 fn who_cannot_be_blocked_does_not_wait_for_the_disk() {
     let mut key = Key::new();
@@ -79,7 +79,8 @@ fn who_cannot_be_blocked_does_not_wait_for_the_disk() {
     assert_eq!(key.queue(), [waits]);
 }
 
-/// An obstacle that concerns the whole node is checked with one queue at a time, however many there are.
+/// The node is guarded. It looks at one queue at a time, however many there are, because the reason is the same for
+/// all.
 #[test]
 fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
     let mut key = Key::new();
@@ -105,11 +106,12 @@ fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
     assert_eq!(key.others.len(), 100);
 }
 
-/// An ACQUIRE without a wait waits only for the node's state file: the outcome is as if it had been answered at once.
+/// An ACQUIRE without WAIT waits only for the node's state file. When the file is written, it gets the answer that it
+/// would have got at once.
 #[test]
 fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     let no_ceiling = |key: &mut Key| key.node.tokens.set_ceiling(0);
-    // Nothing may be promised to anyone: every request waits.
+    // The state file belongs to another server, so nothing can be promised and every request waits.
     let no_disk = |key: &mut Key| key.node.ledger.taken(true);
     let disk = |key: &mut Key| {
         key.node.tokens.set_ceiling(u64::MAX);
@@ -121,7 +123,7 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
         no_disk(key);
         key.acquire(name, 1_000, 0).unwrap().unwrap()
     };
-    // The disk has the state: the first request gets the lock, the others learn that they do not.
+    // The state is on the disk. The first request gets the lock, and the others are answered that they do not.
     let mut key = Key::new();
     no_ceiling(&mut key);
     let first = key.acquire("a", 1_000, 0).unwrap().unwrap();
@@ -133,7 +135,8 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     assert_eq!(granted(&answers), [ids[0]]);
     assert_eq!(answers[1..], [(ids[1], Answer::TimedOut(want)), (ids[2], Answer::TimedOut(want))]);
     assert_eq!((key.node.counters.contended, key.node.waiting.timeouts()), (3, 0));
-    // Another owner holds or has reserved the lock, so this one does not get it. An owner's own grant stays its own.
+    // Another owner holds or has reserved the lock, so the request does not get it. An owner that holds it already is
+    // refused as usual.
     for (other, outcome) in [("b", Answer::TimedOut(want)), ("a", Answer::Refused(Refusal::Owned))] {
         let id = wait_for_disk(&mut key, other);
         disk(&mut key);
@@ -146,7 +149,7 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     let answers = key.settle();
     assert_eq!((granted(&answers), answers.len()), (vec![own], 2));
     assert!(answers.contains(&(other, Answer::TimedOut(want))));
-    // The refusal names the guard, even if the guard ends before the wait for the disk fails.
+    // The request is refused because of the guard, even if the guard ends before the wait for the disk does.
     let id = wait_for_disk(&mut key, "u");
     key.node.guard.arm(Cause::Operator, at(key.now).boot, at(key.now + 5).boot);
     assert!(matches!(key.settle()[..], [(told, Answer::Refused(Refusal::Guarded { .. }))] if told == id));
@@ -162,8 +165,8 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     assert_eq!(key.settle(), [(id, Answer::Refused(Refusal::NotYet))]);
 }
 
-/// If the server grants nothing for now, ended locks are gone, and waiting requests are served once it grants again. If
-/// it will never grant again, they are refused.
+/// A lock ends while the server lets the node grant nothing: its key is deleted. Waiting requests are served once the
+/// server allows it again, and refused if it never will.
 #[test]
 fn what_may_not_be_granted_is_free() {
     let (mut key, [b]) = Key::with_queue(["b"]);
@@ -174,7 +177,7 @@ fn what_may_not_be_granted_is_free() {
     key.now = 11;
     key.says = |_| None;
     assert_eq!(granted(&key.settle()), [b]);
-    // The same happens if a later incarnation would not know of the grant.
+    // The disk does not have the state that a later incarnation needs to know of the grant: the same happens.
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.node.ledger.taken(true);
     key.release("b");
@@ -200,10 +203,11 @@ fn whose_user_lost_the_permission_is_told_and_the_next_is_served() {
     assert_eq!((granted(&answers), answers.len()), (vec![c], 2));
 }
 
-/// The permission is checked for the request that gets the lock, which need not be the first in the queue.
+/// The user of a request that is not first in the queue has lost the permission. It is checked when that request would
+/// get the lock, and refused.
 #[test]
 fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
-    // The wait of the request before it has timed out.
+    // Case 1: the wait of the request before it is over.
     let mut key = Key::held();
     key.acquire("b", 1_000, 10).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
@@ -212,7 +216,7 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     key.release("a");
     assert_eq!((c, key.holder()), (2, None));
     assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
-    // The lock is reserved for the second request.
+    // Case 2: the lock is reserved for the second request.
     let mut key = Key::held();
     key.acquire("b", 1_000, 5_000).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
@@ -223,8 +227,8 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     assert_eq!(key.holder(), None);
 }
 
-/// A request of an owner that already holds the lock together with others is answered with its grant. The request
-/// behind it is granted the lock only after its own user's permission was checked.
+/// A request of an owner that already holds the lock with others is answered with its grant. The request behind it gets
+/// the lock only after its own user's permission was checked.
 #[test]
 fn who_is_behind_a_holder_s_own_request_is_asked_for_too() {
     let mut key = Key::new();

@@ -1,4 +1,4 @@
-//! A lock passes on to the first waiting request.
+//! Tests of how a lock passes on to the first waiting request.
 
 use super::super::fixture::{Key, granted, handed_over};
 use super::super::{Event, Reply, Request, Step, Work};
@@ -27,8 +27,8 @@ fn a_released_lock_passes_to_the_first_with_a_larger_token_and_a_full_lease() {
     assert_eq!((counters.grants, counters.hand_overs, key.node.waiting.waits.count()), (3, 2, 2));
 }
 
-/// A client whose wait is over does not get the lock: it was promised an answer by then, and no longer counts on the
-/// lock.
+/// A request's wait is over, but it has not been answered yet when the lock ends. It does not get the lock: its client
+/// expects an answer by then, and no longer counts on the lock.
 #[test]
 fn whose_time_is_up_gets_nothing_even_if_it_was_not_told_yet() {
     let mut key = Key::held();
@@ -75,8 +75,8 @@ fn release_takes_back_what_its_owner_waits_for() {
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
 }
 
-/// An owner asked twice, for leases of different lengths: each request is answered with its own length, and the longer
-/// one counts.
+/// An owner asked twice, for leases of different lengths. Each request is answered with its own length, and the lease
+/// is the longer of both.
 #[test]
 fn the_lease_is_the_longest_that_its_owner_was_told_of() {
     for kept in [false, true] {
@@ -84,7 +84,7 @@ fn the_lease_is_the_longest_that_its_owner_was_told_of() {
         key.acquire("b", 300, 5_000).unwrap().unwrap();
         key.acquire("b", 30_000, 5_000).unwrap().unwrap();
         if kept {
-            // The lock is gone and reserved for the owner, which has already asked for it.
+            // The lock is deleted and then reserved for the owner, which has an ACQUIRE in the queue.
             key.del();
             key.node.queues().reserve(KEY, owner("b"), Mode::Exclusive, at(0).boot);
             key.perform(&Request::Look).unwrap();
@@ -96,7 +96,8 @@ fn the_lease_is_the_longest_that_its_owner_was_told_of() {
     }
 }
 
-/// The guard made a repeated request of the holder wait. When it ends, the holder is answered with its grant.
+/// The guard makes a repeated request of the holder wait. When the guard ends, the request is answered with the grant
+/// that the owner has.
 #[test]
 fn the_holder_does_not_wait_for_itself() {
     let mut key = Key::new();
@@ -114,7 +115,8 @@ fn the_holder_does_not_wait_for_itself() {
     assert_eq!(key.node.deadlines.last(0), Some(at(10_500).boot));
 }
 
-/// The id may belong to another client by the time the answer would be sent.
+/// A client disconnects before its answer is delivered. The answer is dropped, because the id may belong to another
+/// client by then.
 #[test]
 fn the_answer_of_a_client_that_has_gone_is_dropped() {
     let (mut key, [b, c]) = Key::with_queue(["b", "c"]);
@@ -128,8 +130,8 @@ fn the_answer_of_a_client_that_has_gone_is_dropped() {
     assert_eq!(key.queue(), [b]);
 }
 
-/// A lease is over, and the background has not noticed yet: a request that arrives finds the lock with the first in the
-/// queue.
+/// A lease is over, and the background has not noticed yet. A new request finds that the first waiting request has the
+/// lock.
 #[test]
 fn who_asks_finds_the_lock_of_the_first_in_the_queue() {
     let (mut key, [b]) = Key::with_queue(["b"]);
@@ -138,13 +140,13 @@ fn who_asks_finds_the_lock_of_the_first_in_the_queue() {
     assert_eq!(key.effects(), handed_over(Event::Expired), "before it is answered");
     assert_eq!(granted(&key.settle()), [b]);
     assert_eq!(key.holder(), Some(&b"b"[..]));
-    // Without waiting requests, the new request gets the lock.
+    // If nobody waits, the new request gets the lock.
     key.now = 2_002;
     key.acquire("c", 1_000, 0).unwrap();
     assert_eq!((key.effects(), key.holder()), (vec![Step::Replace], Some(&b"c"[..])));
 }
 
-/// The steps by which a lock ends: the key is deleted, or passes to the next request.
+/// A lock ends in several ways. The steps delete the key or hand it over, and publish each event once.
 #[test]
 fn what_ends_is_deleted_or_handed_over_and_told_once() {
     type End = fn(&mut Key) -> Event;
@@ -181,8 +183,8 @@ fn what_ends_is_deleted_or_handed_over_and_told_once() {
     }
 }
 
-/// A lock of readers is renamed to a key that a writer held with a larger token. A reader that joins them gets a token
-/// above that writer's.
+/// A lock of readers is renamed to a key that a writer held with a larger token. A reader that joins then gets a token
+/// above the writer's.
 #[test]
 fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
     let mut key = Key::new();
@@ -199,7 +201,8 @@ fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
     assert_eq!(key.perform_for(b"x", &ask("other", Wanted::Shared, 300)), granted(501));
 }
 
-/// A lock that its owner holds with others is renamed to the key for which it waits: the owner keeps its grant.
+/// An owner waits for a key, and a lock that it holds with others is renamed to that key. It keeps that grant, and its
+/// request gets no other.
 #[test]
 fn who_waits_and_then_holds_by_a_lock_that_came_is_not_granted_another() {
     let mut key = Key::new();

@@ -1,5 +1,5 @@
-//! Every short history of a slot that leaves a node and returns, perhaps with a lock that was granted elsewhere. No two
-//! owners hold the lock at a time, and no token repeats or falls.
+//! Tests every short history of a cluster slot that leaves a node and returns, perhaps with a lock that was granted
+//! elsewhere. Never do two owners hold the lock at a time, and tokens only grow.
 
 use super::super::{Finding, Question, Reply, Request, Run, Step};
 use crate::fixture::{KEY, asks, owner, ttl};
@@ -14,20 +14,20 @@ use crate::values::token::Token;
 /// The length of every lease, in milliseconds: longer than any history here.
 const TTL_MS: u64 = 60_000;
 
-/// The beginning of the history, in microseconds: the clock has passed the tokens of the node's start.
+/// The time at which each history begins, in microseconds. By then the clock has passed the tokens of the node's start.
 const BEGIN_US: u64 = 10_000_000;
 
-/// The lead of the other node's clock, in microseconds: the most that clocks may be apart.
+/// The lead of the other node's clock, in microseconds: as much as clocks may differ.
 const AHEAD_US: u64 = 2_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
-    /// The node reads which slots it serves, as it does ten times a second.
+    /// The node reads which slots it serves. It does so ten times a second.
     Looks,
-    /// The slot leaves by a message of another node. The cluster's state here shows it, and the node may not have read
-    /// that yet.
+    /// The slot leaves because of a message from another node. The server knows it at once, but the node may not have
+    /// read it yet.
     Leaves,
-    /// A command takes the slot from the node, which reads its slots before and after.
+    /// A command takes the slot from the node. The node reads its slots before and after.
     IsTaken,
     /// The slot returns in one step, with its locks.
     ComesBack,
@@ -53,20 +53,20 @@ const EVENTS: [Event; 8] = [
     Event::Release,
 ];
 
-/// A node and the rest of its cluster.
+/// The node under test, and the rest of its cluster.
 #[derive(Clone)]
 struct Cluster {
     node: Node,
-    /// True if this node has the slot.
+    /// True if the node under test has the slot.
     is_here: bool,
     /// The key's content, on the node that has the slot.
     lock: Option<Lock>,
     /// True if an owner was granted the lock, and has not given it back.
     is_held: bool,
-    /// The largest token of all.
+    /// The largest token that was ever issued.
     last: Option<Token>,
     us: u64,
-    /// The events that happened, for the report of a failure.
+    /// The events so far, for the report of a failure.
     history: Vec<Event>,
 }
 
@@ -148,7 +148,7 @@ impl Cluster {
         true
     }
 
-    /// Lets the slot leave with its lock.
+    /// Lets the slot leave the node, and its lock with it.
     fn leaves(&mut self) {
         self.is_here = false;
         if let Some(lock) = &mut self.lock {
@@ -163,7 +163,7 @@ impl Cluster {
         }
     }
 
-    /// Asks the node for the lock.
+    /// Asks the node that has the slot for the lock, and checks the answer.
     fn ask(&mut self) {
         let ask = Request::Acquire(Acquire { ttl: ttl(TTL_MS), ..asks("me") });
         let (mut run, mut said, mut held, now) = (Run::new(KEY, &ask), Finding::Yes, self.lock.take(), self.now());

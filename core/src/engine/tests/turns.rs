@@ -1,4 +1,4 @@
-//! Turns of LOCK.WAIT, and their reservations.
+//! Tests of the turns of LOCK.WAIT, and of their reservations.
 
 use super::super::Reply;
 use super::super::fixture::{Key, granted};
@@ -51,7 +51,8 @@ fn a_free_lock_is_kept_for_who_asks_and_not_for_ever() {
     assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(1), "its own");
 }
 
-/// A reservation that is over may still be in the table: no timer removes it while the server pauses writes.
+/// A reservation is over, but still in the table, because no timer runs while the server pauses writes. It does not
+/// keep a reader from becoming a writer.
 #[test]
 fn a_reader_becomes_a_writer_once_the_reservation_of_another_is_over() {
     let mut key = Key::new();
@@ -64,8 +65,8 @@ fn a_reader_becomes_a_writer_once_the_reservation_of_another_is_over() {
     assert!(matches!(key.convert("writer", Conversion::Exclusive), Ok(Reply::Token(_))), "no longer reserved");
 }
 
-/// Reservations take room, and none stays when its key turns out to hold something else. A request for a free lock is
-/// answered even if there is no room to reserve it.
+/// Reservations take room, and they end when their key turns out to hold something else than a lock. A request for a
+/// free lock is answered even if there is no room for a reservation.
 #[test]
 fn reservations_are_bounded_and_end() {
     let mut key = Key::new();
@@ -78,7 +79,8 @@ fn reservations_are_bounded_and_end() {
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
     assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(1), 0)));
     assert_eq!(kept(&key, b"other"), 1);
-    // Reservations of owners that did not wait may take an eighth of the room, of places and of bytes.
+    // An owner that did not wait may also get a reservation. All of these may take an eighth of the room, in places and
+    // in bytes.
     key.node.max_load = Load { places: 80, bytes: 8 * 3_000 };
     let large = [b'l'; 3_000];
     assert_eq!(key.wait_for(&large, "b", 0, None), Ok((Reply::Turn(1), 0)));
@@ -93,7 +95,8 @@ fn reservations_are_bounded_and_end() {
     assert_eq!(key.node.load(), Load::NONE);
 }
 
-/// Two clients with the smallest tickets get turns alternately, and never acquire.
+/// Two clients with the smallest tickets get turns alternately, and never acquire. After some turns the request that
+/// has waited longest gets the turn.
 #[test]
 fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
     let mut key = Key::held();
@@ -121,11 +124,12 @@ fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
     assert!(key.settle().iter().all(|answer| answer.0 != turn), "then tickets count again");
 }
 
-/// Clients that ask several nodes and collide leave a turn unused now and then.
+/// Now and then a turn is left unused, as by clients that ask several nodes and collide. As long as these are few, the
+/// order stays that of the tickets.
 #[test]
 fn a_few_unused_turns_change_no_order() {
     let mut key = Key::held();
-    // Later requests have smaller tickets.
+    // Each later request has a smaller ticket, so it comes first.
     let turn = |key: &mut Key, n: u32| key.wait(&n.to_string(), 60_000, Some(n.into())).unwrap().1;
     let turns: Vec<_> = (1..=UNUSED_TURNS_MAX).rev().map(|n| turn(&mut key, n)).collect();
     key.release("a");
@@ -136,7 +140,7 @@ fn a_few_unused_turns_change_no_order() {
 }
 
 /// After unused turns the request that has waited longest is next. It stays next if the request before it leaves,
-/// though another one is first by ticket.
+/// although another has a smaller ticket.
 #[test]
 fn a_reader_that_is_next_by_waiting_longest_gets_in_when_the_one_before_it_leaves() {
     let mut key = Key::new();

@@ -1,4 +1,4 @@
-//! Watchers of a lock that is changed by something other than a request.
+//! Tests of watchers when something other than a request changes the lock.
 
 use super::super::fixture::Key;
 use super::super::{Key as At, Request};
@@ -7,12 +7,12 @@ use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
 use crate::request::Known;
 
-/// Returns the lock's present state, held or free.
+/// Returns the state of the lock as a client would know it now.
 fn known(key: &Key) -> Known {
     key.lock.as_ref().map_or(Known::Free, |lock| Known::Grant(lock.first().token(), None))
 }
 
-/// Checks that a watcher of the present state is answered at the next check after `happens`.
+/// Checks that `happens` answers a watcher of the present state at the next check.
 fn hears_of(key: &mut Key, happens: impl FnOnce(&mut Key)) {
     let id = key.watch(known(key), 1_000).unwrap().unwrap();
     key.settle();
@@ -28,7 +28,7 @@ fn hears_of(key: &mut Key, happens: impl FnOnce(&mut Key)) {
 fn what_the_server_does_to_keys_is_told() {
     let mut key = Key::held();
     hears_of(&mut key, Key::del);
-    // A lock comes under the name that was free.
+    // A lock comes to the key, which was free, by RENAME.
     key.perform_for(b"other", &Request::Acquire(asks("b"))).unwrap();
     hears_of(&mut key, |key| key.rename(b"other"));
     hears_of(&mut key, |key| {
@@ -44,7 +44,8 @@ fn what_the_server_does_to_keys_is_told() {
     });
 }
 
-/// A replica removes no lock from its memory by itself, and its master may never order it.
+/// A lease ends on a replica, which deletes no lock by itself; its master may never order it to. A watcher there is
+/// answered nevertheless.
 #[test]
 fn the_end_of_a_lease_is_told_where_nobody_deletes_the_lock() {
     let mut key = Key::held();

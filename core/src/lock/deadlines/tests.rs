@@ -58,7 +58,7 @@ fn the_entry_moves_with_the_deadline() {
     assert!(due.is_of(&lock) && due.key() == KEY);
 }
 
-/// Between the moment at which an entry comes due and the end of its lock, anything may happen to other locks.
+/// An entry comes due, and before its lock ends other locks come and go. None of them may get that entry.
 #[test]
 fn an_entry_that_came_due_is_nobody_elses() {
     let mut deadlines = Deadlines::default();
@@ -83,7 +83,8 @@ fn an_entry_that_came_due_is_nobody_elses() {
     assert_eq!(pop(&mut deadlines, us(100, 0)), Some((0, b"l".to_vec())));
 }
 
-/// Locks that outlive a flush keep their stale entries; and a server may name a wrong database.
+/// Locks that outlive a flush still refer to their old entries, and a server may name a wrong database. No entry of
+/// another lock may be changed by that.
 #[test]
 fn what_a_lock_keeps_of_an_entry_that_was_detached_is_nobodys() {
     let mut deadlines = Deadlines::default();
@@ -130,7 +131,7 @@ fn databases_swap_and_detach() {
     assert!(deadlines.is_empty());
 }
 
-/// Databases without locks leave nothing behind, whatever their number: no step depends on it.
+/// A database whose locks are gone takes no memory, however many databases had locks.
 #[test]
 fn only_databases_with_locks_are_known() {
     let mut deadlines = Deadlines::default();
@@ -156,7 +157,8 @@ fn only_databases_with_locks_are_known() {
     assert!(deadlines.others.is_empty() && deadlines.firsts.is_empty() && deadlines.is_empty());
 }
 
-/// Far entries move near in steps, however many there are, and in time; no lock is checked meanwhile.
+/// Many entries that are minutes away move to the ring in steps, however many there are, and in time. No lock comes due
+/// by that.
 #[test]
 fn many_far_deadlines_come_near_in_steps() {
     const LOCKS: u64 = 10_000;
@@ -175,15 +177,15 @@ fn many_far_deadlines_come_near_in_steps() {
     assert_eq!(deadlines.last(0), Some(us(HOUR_MS + LOCKS - 1, 0)));
 }
 
-/// The locks of the model, by the database and name under which they are stored.
+/// The locks that the comparison keeps itself, by the database and name under which they are stored.
 type Stored = BTreeMap<(u32, Vec<u8>), Lock>;
 
-/// Returns a long or a short name.
+/// Returns a short name, or one that is too long to be stored in an entry.
 fn name(number: u8) -> Vec<u8> {
     vec![b'k' + number; [1, 15, 16, 100][usize::from(number % 4)]]
 }
 
-/// Returns milliseconds: near, at the ends of ticks and lists, and far.
+/// Generates lengths of time in milliseconds: near, at the ends of ticks and overflow lists, and far.
 fn times() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 1_u64..100, 2 => 60_000_u64..140_000, 1 => 140_000_u64..86_400_000]
 }
@@ -205,14 +207,14 @@ fn is_as_it_should_be(deadlines: &Deadlines, locks: &Stored) -> Result<(), TestC
     prop_assert_eq!(deadlines.earliest().is_some(), first.is_some());
     if let (Some(first), Some(earliest)) = (first, deadlines.earliest()) {
         let is_near = earliest >= first && earliest.us_since(first) <= Deadlines::LATE_US;
-        // For far entries.
+        // Work before the first deadline is only right if far entries have to be sorted.
         let is_to_sort = earliest < first && locks.values().any(|lock| lock.next_end().ms_since(earliest) >= 60_000);
         prop_assert!(is_near || is_to_sort, "{:?} for {:?}", earliest, first);
     }
     Ok(())
 }
 
-/// The deadlines, and the locks of the model.
+/// The deadlines under test, and the locks with which they are compared.
 struct Both {
     deadlines: Deadlines,
     locks: Stored,
@@ -280,14 +282,14 @@ impl Both {
         Ok(())
     }
 
-    /// Empties a database, or all of them.
+    /// Empties the database `db`, or all of them (`None`), in both.
     fn detach(&mut self, db: Option<u32>) -> Result<(), TestCaseError> {
         let detached = self.deadlines.detach(db);
         let is_gone = |of: u32| db.is_none_or(|db| db == of);
         let gone: Vec<_> = self.locks.iter().filter(|((db, _), _)| is_gone(*db)).collect();
         prop_assert_eq!(detached.last(), gone.iter().map(|(_, lock)| lock.end()).max());
         prop_assert_eq!(detached.len(), gone.len());
-        // Locks that are reported later than the flush, or never.
+        // The server reports these locks later than the flush, or never.
         for ((db, _), lock) in gone {
             self.deadlines.cancel(*db, &mut lock.clone());
         }
@@ -295,7 +297,7 @@ impl Both {
         Ok(())
     }
 
-    /// Lets `us` microseconds pass.
+    /// Lets `us` microseconds pass, and checks which locks come due.
     fn pass(&mut self, us: u64) -> Result<(), TestCaseError> {
         self.now = self.now.plus_us(us);
         let (deadlines, locks, now) = (&mut self.deadlines, &mut self.locks, self.now);
