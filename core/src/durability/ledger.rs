@@ -1,6 +1,6 @@
-//! The ledger of what must be on the disk before a promise.
+//! The ledger: what a node's disk has, and what must be there before the node promises anything.
 //!
-//! Everything that a later incarnation must know is on the disk before this one relies on it: the ceiling above which
+//! Before an incarnation relies on something that a later one must know, that is on the disk: the ceiling above which
 //! it issues no token, the guard, and whether the AOF is complete. Until then promises are refused with NOTYET; a write
 //! takes a few milliseconds. Some events invalidate what a later incarnation would believe: a change of the AOF's
 //! settings or the role, a flush of live locks, an armed guard. After such an event nothing is promised before the new
@@ -16,7 +16,7 @@ use crate::guard::{Armed, SavedGuard};
 use crate::tokens::Tokens;
 use crate::values::time::{BootId, BootTime, Now};
 
-/// An incarnation's knowledge of itself and of its disk.
+/// The knowledge that an incarnation has of itself and of its disk, and by which it decides what has to be written.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     /// True if the node has a state file.
@@ -24,48 +24,49 @@ pub struct Ledger {
     id: u128,
     incarnation: u64,
     boot: BootId,
-    /// The longest lease that may still run.
+    /// The longest lease that may still run, of this node's grants and its master's.
     outstanding: OutstandingTtl,
     /// The time at which an operator last lifted a guard.
     lifted: BootTime,
-    /// The highest ceiling that was handed out to be written, or received.
+    /// The highest ceiling that this node has handed out for writing, or has received from its master.
     ceiling: u64,
     handed: Handed,
-    /// The number of the latest state on the disk, and of the one that must be there before anything is promised.
+    /// The number of the latest state on the disk. The other number is of the state that must be there before anything
+    /// is promised.
     on_disk: u64,
     needed: u64,
-    /// True once the last incarnation's state has been judged: whether this start proves that it remembers every grant.
+    /// True once the node has judged, from the last incarnation's state, whether it remembers every grant.
     is_judged: bool,
-    /// True if the data is marked as used by this incarnation.
+    /// True if the stamp beside the data names this incarnation.
     is_stamped: bool,
-    /// True if another server has the state file.
+    /// True if another server has taken the state file.
     is_taken: bool,
 }
 
-/// The parts of the latest state handed out to the writer that later checks read.
+/// The parts of the state last handed out to the file's writer, for later checks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Handed {
     number: u64,
     ceiling: u64,
     stripe_change: u64,
     outstanding_ttl_ms: u32,
-    /// The guard, and the number of the first state with it.
+    /// The guard in that state, and the number of the first state that had it.
     guard: Option<Armed>,
     guard_number: u64,
 }
 
-/// The beginning of an incarnation.
+/// All that is known when an incarnation begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning<'a> {
     /// The last incarnation's state from the state file, if it is readable.
     pub last: Option<&'a NodeState>,
-    /// The findings other than the state file.
+    /// Everything found at the start except the content of the state file.
     pub found: &'a Found,
     /// True if there is a state file at all.
     pub has_file: bool,
-    /// The node's id if no state file has one.
+    /// The id that the node gets if no state file has one.
     pub new_id: u128,
-    /// This boot of the machine.
+    /// The id of the machine's present boot.
     pub boot: BootId,
     /// `lock.max-ttl`, in milliseconds.
     pub max_ttl_ms: u32,
@@ -76,7 +77,7 @@ pub struct Beginning<'a> {
 }
 
 impl Ledger {
-    /// Creates the ledger of a node without a file: its promises need no write.
+    /// Creates the ledger of a node without a state file: its promises need no write.
     pub fn without_file() -> Self {
         let boot = BootId([0; 16]);
         let found = &Found::default();
@@ -93,11 +94,11 @@ impl Ledger {
         Self { is_judged: true, is_stamped: true, ..Self::new(&nothing, BootTime::default()) }
     }
 
-    /// Creates the ledger of an incarnation that begins at `now`. Nothing is promised before its start is judged and
-    /// its first state is on the disk.
+    /// Creates the ledger of an incarnation that begins at `now`. The node promises nothing before its start is judged
+    /// ([`Ledger::judged`]) and its first state is on the disk.
     pub fn new(beginning: &Beginning<'_>, now: BootTime) -> Self {
         let Beginning { last, found, has_file, new_id, boot, max_ttl_ms, skew_ms, is_master } = *beginning;
-        // A copy must not pass for the original node.
+        // If the state file is a copy, this is a new node: it must not pass for the original one.
         let same_node = last.filter(|last| !last.is_copy(found.file));
         let mut outstanding =
             OutstandingTtl::new(last.map_or(0, |last| last.outstanding_ttl_ms), max_ttl_ms, skew_ms, now);
@@ -126,7 +127,7 @@ impl Ledger {
         IncarnationId { node: self.id, number: self.incarnation }
     }
 
-    /// Returns the longest lease that may still run.
+    /// Returns the record of the longest lease that may still run.
     pub fn outstanding_ttl(&self) -> &OutstandingTtl {
         &self.outstanding
     }
@@ -136,7 +137,7 @@ impl Ledger {
         self.lifted
     }
 
-    /// Returns the highest ceiling that was handed out to be written, or received.
+    /// Returns the highest ceiling that this node has handed out for writing, or has received from its master.
     pub fn ceiling(&self) -> u64 {
         self.ceiling
     }
@@ -151,53 +152,55 @@ impl Ledger {
         self.on_disk >= number
     }
 
-    /// Returns whether the last incarnation's state has been judged.
+    /// Returns whether the node has judged if it remembers every grant of the last incarnation.
     pub fn is_judged(&self) -> bool {
         self.is_judged
     }
 
-    /// Returns whether the data is marked as used by this incarnation.
+    /// Returns whether the stamp beside the data names this incarnation.
     pub fn is_stamped(&self) -> bool {
         self.is_stamped
     }
 
-    /// Notes that the stamp beside the data names this incarnation.
+    /// Notes that the stamp beside the data names this incarnation now.
     pub fn stamped(&mut self) {
         self.is_stamped = true;
     }
 
-    /// Sets whether another server has the state file. Nothing may be promised under this node's name then.
+    /// Sets whether another server has taken the state file. Then this node may promise nothing under its name.
     pub fn taken(&mut self, is_taken: bool) {
         self.is_taken = is_taken;
     }
 
-    /// Notes that the last incarnation's state has been judged: states are written from now on. Returns the longest
-    /// lease of the node's own grants that may still run, in milliseconds. Grants of its master count once it is
+    /// Notes that the node has judged its start, so states are written from now on. Returns the longest lease of its
+    /// own grants that may still run, in milliseconds. If it is a replica, grants of its master only count once it is
     /// promoted.
     pub fn judged(&mut self, now: BootTime) -> u32 {
         self.is_judged = true;
         self.outstanding.own_ms(now)
     }
 
-    /// Notes that a lease of `ms` was loaded or replicated.
+    /// Notes that a lock with a lease of `ms` milliseconds was loaded or replicated.
     pub fn saw_lease(&mut self, ms: u32, skew_ms: u32, now: BootTime) {
         if ms > self.outstanding.present_ms() {
             self.outstanding.raise(ms, skew_ms, now);
         }
     }
 
-    /// Returns whether everything is on the disk that a later incarnation must know before a promise.
+    /// Returns whether the disk has everything that a later incarnation must know, so that the node may promise
+    /// something.
     pub fn is_ready(&self) -> bool {
         self.is_judged && self.is_stamped && !self.is_taken && self.on_disk >= self.needed
     }
 
-    /// Returns whether states may be written: the node has a file, and the last incarnation's state in it has been
-    /// judged.
+    /// Returns whether states may be written: the node has a state file, and has judged the last incarnation's state in
+    /// it.
     pub fn writes(&self) -> bool {
         self.is_judged && self.has_file
     }
 
-    /// Returns the number of the next state to write. If it is `needed`, nothing is promised before it is on the disk.
+    /// Returns the number of the next state to write. If the write is `needed`, nothing is promised before that state
+    /// is on the disk.
     pub fn number(&mut self, needed: bool) -> u64 {
         self.handed.number += 1;
         if needed {
@@ -206,7 +209,7 @@ impl Ledger {
         self.handed.number
     }
 
-    /// Returns whether the disk has this guard, or one that ends later and makes as many locks doubtful.
+    /// Returns whether the disk has this guard, or one that ends later and makes the same locks doubtful.
     pub fn has_guard(&self, guard: Option<SavedGuard>) -> bool {
         let Handed { guard: handed, guard_number, .. } = self.handed;
         let covers =
@@ -214,7 +217,7 @@ impl Ledger {
         self.on_disk >= guard_number && guard.zip(handed).is_some_and(|(guard, handed)| covers(guard.armed, handed))
     }
 
-    /// Returns the state to write at `now` for a later incarnation, with this guard.
+    /// Returns the state to write at `now` for a later incarnation, with `guard` as the node's guard.
     pub fn state(&mut self, guard: Option<SavedGuard>, tokens: &mut Tokens, skew_ms: u32, now: Now) -> NodeState {
         tokens.sweep_stripes(now.boot);
         let (stripes, stripe_change) = tokens.stripe_ceilings();
@@ -239,7 +242,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that the state with this number is on the disk, with this ceiling.
+    /// Notes that the state with this number, which has this ceiling, is on the disk.
     pub fn written(&mut self, number: u64, ceiling: u64, tokens: &mut Tokens) {
         self.on_disk = self.on_disk.max(number);
         tokens.set_ceiling(ceiling);
@@ -248,14 +251,15 @@ impl Ledger {
         }
     }
 
-    /// Returns whether a token was refused for lack of a ceiling that has not been handed out yet.
+    /// Returns whether a request was refused because its token is above every ceiling handed out for writing. Then a
+    /// state with a larger ceiling has to be written.
     pub fn wants_write(&self, tokens: &Tokens, skew_ms: u32, now: Now) -> bool {
         tokens.wanted_ceiling(now.wall_us, skew_ms) > self.ceiling
             || tokens.stripe_changes() > self.handed.stripe_change
     }
 
-    /// Returns whether a state should be written now, before a request has to wait for it: half of the ceiling's lead
-    /// is used up, or the disk lacks something that was received.
+    /// Returns whether a state should be written now, before a request has to wait for it. That is so when half of the
+    /// tokens up to the ceiling are used up, or when the disk lacks something that the master has told.
     pub fn is_write_due(&self, tokens: &Tokens, skew_ms: u32, now: Now) -> bool {
         let Handed { ceiling, stripe_change, outstanding_ttl_ms, .. } = self.handed;
         tokens.uses_up(ceiling, now.wall_us, skew_ms)
@@ -264,24 +268,24 @@ impl Ledger {
             || self.outstanding.ms(now.boot) > outstanding_ttl_ms
     }
 
-    /// Notes what a replica receives from its master: the ceiling up to which tokens may be issued, and the longest
-    /// lease that may run.
+    /// Notes what a replica's master tells it: the ceiling up to which tokens may be issued, and the longest lease that
+    /// may run.
     pub fn heard(&mut self, ceiling: u64, outstanding_ttl_ms: u32) {
         self.hear_of_ceiling(ceiling);
         self.outstanding.follow(Some(outstanding_ttl_ms));
     }
 
-    /// Notes that the node follows a master, or another one. What the earlier one said no longer counts.
+    /// Notes that the node follows a master now, or another one. What the earlier master told no longer counts.
     pub fn follows(&mut self) {
         self.outstanding.follow(None);
     }
 
-    /// Notes that a replica becomes a master: grants that its own master may have given still count.
+    /// Notes that a replica becomes a master. Leases that its own master may have granted count as its own from now on.
     pub fn leads(&mut self, skew_ms: u32, now: BootTime) {
         self.outstanding.lead(skew_ms, now);
     }
 
-    /// Notes that an operator lifts the guard.
+    /// Notes that an operator lifts the guard: of earlier leases only those count that the node itself granted or saw.
     pub fn lift(&mut self, skew_ms: u32, now: BootTime) {
         self.lifted = now;
         self.outstanding.lift(skew_ms, now);

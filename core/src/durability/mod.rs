@@ -1,4 +1,5 @@
-//! A node's memory across incarnations, what must be on the disk before a promise, and what a start can prove.
+//! A node's memory across incarnations, what must be on the disk before it promises anything, and what a start can
+//! prove.
 
 pub mod ledger;
 pub mod node_state;

@@ -43,19 +43,20 @@ use crate::values::cause::Cause;
 use crate::values::limits::MEMBERS_VERSION_MAX;
 use crate::values::time::{BootId, BootTime};
 
-/// The version that this code writes, and the one for a node without a set, which older modules read too.
+/// The version that this code writes, and the one that it writes for a node without a set of nodes. Older modules read
+/// only the latter.
 const VERSION: u32 = 3;
 const VERSION_WITHOUT_MEMBERS: u32 = 2;
 
-/// An older version that this code also reads.
+/// The oldest version, which this code only reads: nothing in it ties the state to its data.
 const VERSION_WITHOUT_TIES: u32 = 1;
 
-/// The locks at a clean end.
+/// The locks that were held when an incarnation ended cleanly (SHUTDOWN).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanEnd {
     /// The time of the end. Locks whose leases had ended by then are left out.
     pub at: BootTime,
-    /// The locks.
+    /// The digest of the locks whose leases ran on.
     pub locks: LocksDigest,
 }
 
@@ -66,43 +67,44 @@ pub struct NodeState {
     pub file: Option<FileId>,
     /// The node's id: random, made once, independent of addresses.
     pub id: u128,
-    /// The number of starts.
+    /// The number of this incarnation: one more at every start.
     pub incarnation: u64,
     /// The ceiling: no token above it was issued, except on some stripes.
     pub ceiling: u64,
-    /// The stripes with ceilings of their own, in ascending order.
+    /// The stripes (groups of keys) whose tokens may be above the ceiling, in ascending order, each with a ceiling of
+    /// its own.
     pub stripes: Vec<StripeCeiling>,
     /// The longest lease that may still run, in milliseconds.
     pub outstanding_ttl_ms: u32,
     /// The master whose leases `outstanding_ttl_ms` includes, in addition to the node's own.
     pub master: Master,
-    /// The boot that the times in this state belong to.
+    /// The boot of the machine on whose clock the times in this state are.
     pub boot: BootId,
     /// The guard, if one was armed.
     pub guard: Option<SavedGuard>,
     /// The time at which an operator last lifted a guard; zero if never on this boot.
     pub lifted: BootTime,
-    /// The time before which locks may belong to an incarnation that the node could not prove to remember.
+    /// The time before which granted locks may belong to an incarnation that the node could not prove to remember.
     pub unproved_before: BootTime,
-    /// The AOF that contains every grant of this incarnation.
+    /// The AOF file that contains every grant of this incarnation, if there is one.
     pub aof: Option<AofFile>,
-    /// The clean end of this incarnation.
+    /// The locks at the end of this incarnation, if it ended cleanly.
     pub end: Option<CleanEnd>,
-    /// The set of nodes, as this node knows it.
+    /// The node's knowledge of its set of nodes.
     pub members: SavedMembership,
 }
 
-/// The reason why a text is not a node's state.
+/// The reason why a text cannot be read as a node's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// The text is from another version of the module.
     Version(String),
-    /// The text is truncated, changed, or something else.
+    /// The text is truncated or changed, or is no node's state.
     Damaged,
 }
 
 impl NodeState {
-    /// Creates a node's first state, without any grant.
+    /// Creates the first state of a node, which has granted nothing yet.
     pub fn new(id: u128, boot: BootId) -> Self {
         Self {
             file: None,
@@ -122,7 +124,7 @@ impl NodeState {
         }
     }
 
-    /// Formats the file's text.
+    /// Formats the state as the text of its file.
     pub fn to_text(&self) -> String {
         let has_members = self.members != SavedMembership::default();
         let version = if has_members { VERSION } else { VERSION_WITHOUT_MEMBERS };
@@ -231,25 +233,25 @@ impl NodeState {
         }
     }
 
-    /// Returns the incarnation that this state is about.
+    /// Returns the node and the number of the incarnation that wrote this state.
     pub fn incarnation(&self) -> IncarnationId {
         IncarnationId { node: self.id, number: self.incarnation }
     }
 
-    /// Returns whether this state belongs to the data found beside it: it was read from the file that it was written
-    /// to, and no other incarnation used the data since.
+    /// Returns whether this state belongs to the data found beside it. It does if it was read from the file to which it
+    /// was written, and no other incarnation has used the data since.
     pub fn is_tied_to(&self, found: &Found) -> bool {
         self.file.is_some() && self.file == found.file && found.used_by == Some(self.incarnation())
     }
 
-    /// Returns whether the state was read from another file than it was written to. The node that wrote it may be
-    /// elsewhere, or have continued.
+    /// Returns whether the state was read from another file than it was written to. Then the node that wrote it may be
+    /// elsewhere, or may have gone on.
     pub fn is_copy(&self, file: Option<FileId>) -> bool {
         self.file.is_some() && self.file != file
     }
 
-    /// Returns the guard of an earlier incarnation on this boot's clock. It is exact within one boot; on another boot
-    /// the rest of it counts from now on.
+    /// Returns the guard of an earlier incarnation on this boot's clock. Within one boot its end is exact. On another
+    /// boot the time that was left when it was written counts from `now`.
     pub fn guard_now(&self, boot: BootId, now: BootTime) -> Option<Armed> {
         let SavedGuard { armed, left_ms } = self.guard?;
         if boot == self.boot {
@@ -260,7 +262,8 @@ impl NodeState {
     }
 }
 
-/// Parses `text` word by word with `read`, unless it is the word for `none`.
+/// Parses `text` with `read`, which takes one word after the other. If the text is the word for `none`, returns the
+/// value for that.
 fn value_or<'a, T>(
     text: &'a str,
     none: &str,
@@ -378,15 +381,16 @@ mod tests {
         }
     }
 
-    /// A node without a set can return to an older module.
+    /// The state of a node without a set of nodes is written in version 2, so that the node can return to an older
+    /// module.
     #[test]
     fn the_version_is_older_where_nothing_of_a_set_is_known() {
         assert!(sample().to_text().starts_with("palisade-node 2\n"));
         assert!(member_of_a_set().to_text().starts_with("palisade-node 3\n"));
     }
 
-    /// Earlier modules accepted any 64-bit version: a node with a larger one starts with the largest that a client can
-    /// send.
+    /// Earlier modules accepted any 64-bit version of the set. A node whose state has a larger version than a client
+    /// can send starts with the largest that a client can.
     #[test]
     fn a_version_of_the_set_that_is_too_large_is_the_largest() {
         let told = |version| {
@@ -399,7 +403,7 @@ mod tests {
         }
     }
 
-    /// The text is from version 0.1.0 of the module.
+    /// The text was written by version 0.1.0 of the module, without ties to its data. It is read, and proves nothing.
     #[test]
     fn the_version_without_ties_is_read_and_proves_nothing() {
         let body = "palisade-node 1\nid 00000000000000000000000000000007\nincarnation 12\nceiling 1795234601882918\n\

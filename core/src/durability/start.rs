@@ -7,7 +7,7 @@ use crate::format::digest::LocksDigest;
 use crate::values::limits::{CEILING_LEAD, ISSUED_LEAD, START_LEAD};
 use crate::values::time::{BootId, BootTime, ahead_us};
 
-/// The values of `lock.restart-guard`: when a start is guarded.
+/// The values of `lock.restart-guard`: whether a node is guarded after its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardPolicy {
     /// Guarded unless the node provably remembers every grant.
@@ -21,15 +21,15 @@ pub enum GuardPolicy {
 /// The facts that are known at the end of a start, once data is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'a> {
-    /// The last incarnation's state from the state file, if it is readable.
+    /// The last incarnation's state from the state file, if there is one that is readable.
     pub last: Option<&'a NodeState>,
-    /// The findings other than the state file.
+    /// Everything found at the start except the content of the state file.
     pub found: &'a Found,
-    /// The loaded locks, without those that [`Start::counts`] leaves out.
+    /// The digest of the loaded locks, without those that [`Start::counts`] leaves out.
     pub loaded: LocksDigest,
     /// True if the locks came from the AOF.
     pub from_aof: bool,
-    /// This boot of this machine.
+    /// The id of the machine's present boot.
     pub boot: BootId,
 }
 
@@ -51,14 +51,15 @@ impl Start<'_> {
         last.is_tied_to(self.found) && (ended_clean || (self.from_aof && last.aof.is_some_and(is_whole)))
     }
 
-    /// Returns whether a loaded lock that ends at `deadline` counts in [`Start::loaded`]. It does not if its lease had
-    /// ended before the clean end, because such a lock is only a leftover in the file. On another boot that is unknown.
+    /// Returns whether a loaded lock that ends at `deadline` counts in [`Start::loaded`]. It does not if its lease was
+    /// over before the last incarnation's clean end, because such a lock is only a leftover in the file. On another
+    /// boot the times cannot be compared, so every lock counts.
     pub fn counts(last: Option<&NodeState>, boot: BootId, deadline: BootTime) -> bool {
         let end = last.filter(|last| last.boot == boot).and_then(|last| last.end);
         end.is_none_or(|end| end.at <= deadline)
     }
 
-    /// Returns the verdict at `now`, once data is loaded.
+    /// Returns at `now`, once data is loaded, whether the node remembers every grant and whether it is guarded.
     pub fn judge(&self, policy: GuardPolicy, now: BootTime) -> Verdict {
         let is_proved = self.is_proved();
         let is_same_boot = self.last.is_none_or(|last| last.boot == self.boot);
@@ -66,8 +67,8 @@ impl Start<'_> {
         let trusted_since = if policy != GuardPolicy::Never && !is_proved {
             now
         } else if unproved_before != BootTime::default() && !is_same_boot {
-            // The last incarnation could not vouch for some of these grants. On another boot the node cannot tell
-            // which.
+            // The last incarnation could not prove to remember some of these grants. On another boot the node cannot
+            // tell which, so none is trusted.
             now
         } else {
             unproved_before
@@ -77,7 +78,7 @@ impl Start<'_> {
     }
 }
 
-/// The outcome of a start.
+/// The result of judging a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// True if the node remembers every grant.
@@ -86,15 +87,15 @@ pub struct Verdict {
     pub is_guarded: bool,
     /// True if the machine has not rebooted since the last incarnation, so times of that incarnation are valid.
     pub is_same_boot: bool,
-    /// The time before which the node cannot vouch for grants.
+    /// The time before which granted locks are suspect, because the node cannot prove to remember that time.
     pub trusted_since: BootTime,
 }
 
 /// Returns a token that no earlier incarnation of the node exceeded: the ceiling in its state file, or without one the
-/// highest possible token, provided that clocks agree. A ceiling may be a token of another node, whose clock is ahead
-/// of this one. If the file is a copy, or another incarnation used the data since, that incarnation may have issued
-/// larger tokens. Then the larger of both counts, plus the lead by which an incarnation raises the ceiling when it
-/// continues from there.
+/// highest possible token, provided that clocks agree. (A ceiling may also come from a token of another node, whose
+/// clock is ahead of this one's.) If the file is a copy, or another incarnation used the data since, that incarnation
+/// may have issued larger tokens. Then the larger of ceiling and clock counts, plus the lead by which an incarnation
+/// raises its ceiling.
 pub fn token_floor(last: Option<&NodeState>, found: &Found, wall_us: u64, skew_ms: u32) -> u64 {
     let highest = ahead_us(ahead_us(wall_us, skew_ms), skew_ms) + CEILING_LEAD + ISSUED_LEAD;
     match last {
@@ -119,7 +120,7 @@ mod tests {
         NodeState { file: Some(FILE), aof, end, ..NodeState::new(1, boot) }
     }
 
-    /// Returns findings that say that nobody touched file or data since the last incarnation.
+    /// Returns the findings of a start at which nothing was copied or used by others since the last incarnation.
     fn untouched() -> Found {
         Found { file: Some(FILE), used_by: Some(IncarnationId { node: 1, number: 1 }), aof: vec![AOF] }
     }
@@ -132,7 +133,8 @@ mod tests {
     fn every_combination_has_its_guard() {
         let loaded = digest(2, 5, 6);
         let ends = [
-            // (the locks at the last end, proves within one boot, proves over a reboot)
+            // (the locks at the last clean end, whether they prove the start within one boot, and whether after a
+            // reboot)
             (None, false, false),
             (Some(loaded), true, true),
             (Some(digest(2, 5, 0)), true, false),
@@ -156,7 +158,8 @@ mod tests {
         assert!(!Start { last: None, found: &found, loaded: none, from_aof: true, boot: HERE }.is_proved());
     }
 
-    /// For a copy, or for data that others used, neither a clean end nor a complete AOF proves anything.
+    /// The state file is a copy, or another incarnation has used the data. Then neither a clean end nor a complete AOF
+    /// proves that the node remembers every grant.
     #[test]
     fn what_is_not_tied_to_the_data_proves_nothing() {
         let loaded = digest(2, 5, 6);

@@ -1,5 +1,5 @@
-//! The preconditions of a rule: all that has to be done or known before it is called. A new precondition gets its variant here, and a
-//! stage of [`super::run`] that establishes it.
+//! The preconditions of a rule: all that has to be done or known before it is called. A new precondition gets its
+//! variant here, and a stage of [`super::run`] that establishes it.
 
 use super::step::Request;
 use crate::lock::Lock;

@@ -90,7 +90,8 @@ pub enum Question {
     MayGrant(By),
     /// Asks whether this connection is open, and whether the server lets the node renew the lease of its client.
     MayRenew(ClientId),
-    /// Asks for the sender of the request, which has to wait. [`Finding::Refused`] if the server has no memory for that.
+    /// Asks for the sender of the request, which has to wait. [`Finding::Refused`] if the server has no memory for
+    /// that.
     WhoAsks,
     /// Asks which states are on the disk by now ([`crate::Node::written`]), and, if the start has not been judged yet,
     /// for its verdict.

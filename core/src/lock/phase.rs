@@ -14,8 +14,8 @@ use crate::values::token::Token;
 pub struct Past {
     /// The highest token that the key, or another of its stripe, ever had.
     pub last: u64,
-    /// The number of SWAPDBs that this node has seen. If that changed since a lock was stored, the lock may have come from
-    /// another key.
+    /// The number of SWAPDBs that this node has seen. If that changed since a lock was stored, the lock may have come
+    /// from another key.
     pub swaps: u32,
 }
 

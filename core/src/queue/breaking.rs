@@ -1,4 +1,4 @@
-//! An operator's BREAK of more grants than one step of the event loop may end.
+//! An operator's BREAK of more grants than one pass of the event loop may end.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ pub struct Breaking {
     /// The database and the name of the lock's key.
     pub(crate) db: u32,
     pub(crate) name: Arc<[u8]>,
-    /// The token whose grants end.
+    /// The token of the grants that it ends.
     pub(crate) token: Token,
-    /// The client that waits for the end.
+    /// The blocked client, which is answered when the last of these grants has ended.
     pub(crate) client: WaiterId,
 }
 

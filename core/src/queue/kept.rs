@@ -1,4 +1,4 @@
-//! Reservations for announced turns: the owner, the mode and the end of each.
+//! The reservations of one lock for owners whose turn it is: owner, mode and end of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use crate::request::Owner;
 use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 
-/// A turn with a reservation.
+/// A turn for which the lock is reserved.
 #[derive(Clone, Copy, Debug)]
 struct ReservedTurn {
     mode: Mode,
     until: BootTime,
-    /// The time since which its owner had waited for the turn.
+    /// The time since which the owner had waited when its turn came.
     since: BootTime,
 }
 
@@ -23,12 +23,12 @@ pub(crate) struct Reservations {
     turns: BTreeMap<Box<[u8]>, ReservedTurn>,
     ends: BTreeSet<(BootTime, Box<[u8]>)>,
     modes: Modes,
-    /// The bytes of all owners.
+    /// The sum of the lengths of all owners, in bytes.
     owner_bytes: usize,
 }
 
 impl Reservations {
-    /// Returns the load of the turns of the lock `name`.
+    /// Returns the load of the reservations of the lock `name`: places and bytes.
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let turns = self.turns.len() as u64;
         let each = Load::of_entry(true, &[name]).bytes;
@@ -36,7 +36,7 @@ impl Reservations {
         Load { places: turns, bytes: turns * each + 2 * self.owner_bytes as u64 }
     }
 
-    /// Reserves the lock for `owner`, which had waited since `since` and is answered that its turn has come; `mode` is
+    /// Reserves the lock for `owner`, which had waited since `since` and is answered that its turn has come. `mode` is
     /// compatible with all other reservations.
     pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime, since: BootTime) {
         let owner: Box<[u8]> = owner.bytes().into();
@@ -55,23 +55,23 @@ impl Reservations {
         true
     }
 
-    /// Ends all reservations; returns their number.
+    /// Ends all reservations of the lock; returns their number.
     pub(crate) fn end_all(&mut self) -> usize {
         std::mem::take(self).turns.len()
     }
 
-    /// Ends the reservation that was over first at `now`; returns whether there was one.
+    /// Ends the first reservation whose end is over at `now`; returns whether there was one.
     pub(crate) fn end_one_over(&mut self, now: BootTime) -> bool {
         let over = self.ends.first().filter(|(until, _)| now > *until).map(|(_, owner)| owner.clone());
         over.is_some_and(|owner| self.end(&owner))
     }
 
-    /// Returns the mode reserved for `owner`.
+    /// Returns the mode that is reserved for `owner`, if one is.
     pub(crate) fn mode_of(&self, owner: Owner<'_>) -> Option<Mode> {
         self.turns.get(owner.bytes()).map(|told| told.mode)
     }
 
-    /// Returns the time since which `owner` had waited for its reserved turn.
+    /// Returns the time since which `owner` had waited when its turn came, if it has a reservation.
     pub(crate) fn since(&self, owner: Owner<'_>) -> Option<BootTime> {
         self.turns.get(owner.bytes()).map(|told| told.since)
     }

@@ -1,8 +1,7 @@
-//! Removal of requests from their queues. Each is answered, or removed by a caller that answers it, and its end is
-//! reported to the history.
+//! Removes requests from their queues. Each is answered here, or by the caller, and its end is reported to the history.
 //!
 //! No step takes long, however many requests wait: work on a whole queue, or on all queues, is done in slices of
-//! [`ANSWERS_A_PASS_MAX`], each at a check of its own.
+//! [`ANSWERS_A_PASS_MAX`], each at its own look at a queue.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -19,13 +18,13 @@ use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The next request of a queue whose lock may be free.
+/// The outcome of a search for the next request that can get a lock.
 pub(crate) enum Next {
-    /// No request is left, or the first ones are over and have to be removed before the next is known.
+    /// There is none. Or the search has removed as many overdue requests as one step may, and goes on at the next look.
     Nobody,
-    /// A request that is incompatible with the holders or with the reservations of others.
+    /// The next request is incompatible with the holders, or with reservations of others.
     Blocked,
-    /// This request, in this mode.
+    /// This request can get the lock, in this mode.
     Request(Waiter, Mode),
 }
 
@@ -36,7 +35,8 @@ pub(crate) struct Queues<'a> {
 }
 
 impl Queues<'_> {
-    /// Adds `waiter` to the queue of `key`. Returns whether its owner is the first in the queue.
+    /// Adds `waiter` to the queue of `key`, at the place of its `ticket`. Returns whether its owner is the first in the
+    /// queue.
     pub fn join(&mut self, key: Key<'_>, waiter: Waiter, ticket: Option<Ticket>) -> bool {
         if !waiter.at_once {
             self.history.waits(key);
@@ -44,8 +44,8 @@ impl Queues<'_> {
         self.waiting.join(key, waiter, ticket)
     }
 
-    /// Removes the request `id` at `now` without an answer: its client is gone, or answered by another path. A pending
-    /// answer is dropped.
+    /// Removes the request `id` at `now` without an answer, because its client is gone or is answered in another way.
+    /// An answer that is not yet sent is dropped.
     pub fn leave_in_vain(&mut self, id: WaiterId, now: BootTime) -> Option<Waiter> {
         self.leave(id, Ending::Left, now)
     }
@@ -69,8 +69,8 @@ impl Queues<'_> {
         Some(waiter)
     }
 
-    /// Removes the next dismissed request; the driver answers it. `None` if none is left; `Some(None)` if the next one
-    /// arrived later and stays.
+    /// Removes the next request of those that are all dismissed; the driver answers it. `None` if none is left.
+    /// `Some(None)` if the next one arrived after the dismissal and stays.
     pub fn send_one_away(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
         let (last_arrival, behind) = self.waiting.to_send_away?;
         let next = self.waiting.timeouts.range((Excluded(behind), Unbounded)).next().copied();
@@ -80,10 +80,10 @@ impl Queues<'_> {
         Some(is_to_leave.then(|| self.leave(id, Ending::Left, now)).flatten().map(|waiter| waiter.id))
     }
 
-    /// Removes the owner's requests and its reservation.
+    /// Removes all requests of `owner` for the lock of `key`, and its reservation.
     #[inline]
     pub fn withdraw(&mut self, key: Key<'_>, owner: Owner<'_>, now: BootTime) {
-        // Mostly nobody waits.
+        // This comes first because mostly nobody waits.
         if self.waiting.has_queue(key) {
             self.withdraw_all(key, owner, now);
         }
@@ -104,8 +104,8 @@ impl Queues<'_> {
         self.waiting.tidy(key);
     }
 
-    /// Removes the requests of `owner` for the lock of `key` that satisfy `which`; its reservation stays. Returns their
-    /// number.
+    /// Removes the requests of `owner` for the lock of `key` for which `which` returns true. Its reservation stays.
+    /// Returns their number.
     pub fn stop(&mut self, key: Key<'_>, owner: Owner<'_>, which: impl Fn(WaiterId) -> bool, now: BootTime) -> usize {
         let unused_max = self.waiting.unused_turns_max;
         let Some(queue) = self.waiting.queue_mut(key) else { return 0 };
@@ -120,8 +120,8 @@ impl Queues<'_> {
         count
     }
 
-    /// Removes the first requests from the queue of `key`, at most `count`; the caller answers them. If others are
-    /// left, the queue is checked again soon.
+    /// Removes at most `count` requests from the front of the queue of `key`; the caller answers them. If others are
+    /// left, the node looks at the queue again soon.
     pub fn dismiss(&mut self, key: Key<'_>, count: usize, now: BootTime) -> Vec<WaiterId> {
         self.waiting.end_turns(key);
         let Some(queue) = self.waiting.queue_mut(key) else { return vec![] };
@@ -136,7 +136,7 @@ impl Queues<'_> {
         ids
     }
 
-    /// Answers the request whose time has been over longest at `now`; returns false if there is none.
+    /// Answers the request whose time ended first, if it is over at `now`; returns false if there is none.
     pub fn time_out(&mut self, now: BootTime) -> bool {
         let Some(&(_, id)) = self.waiting.timeouts.first().filter(|(until, _)| now > *until) else { return false };
         self.give_up(id, now);
@@ -145,23 +145,24 @@ impl Queues<'_> {
 
     fn give_up(&mut self, id: WaiterId, now: BootTime) {
         if let Some(waiter) = self.leave(id, Ending::TimedOut, now) {
-            // A request that waits only for the disk was not delayed by other requests.
+            // A request that waits only for the disk is answered that the disk is the reason: no other requests delayed
+            // it.
             let answer = if waiter.at_once { Answer::Refused(Refusal::NotYet) } else { Answer::TimedOut(waiter.want) };
             self.waiting.timeouts_ever += u64::from(!waiter.at_once);
             self.waiting.push(id, answer);
         }
     }
 
-    /// Refuses the waiting request `id`, which can no longer be served.
+    /// Removes the waiting request `id` and answers it with `refusal`.
     pub fn refuse(&mut self, id: WaiterId, refusal: Refusal, now: BootTime) {
         if self.leave(id, Ending::Refused(refusal), now).is_some() {
             self.waiting.push(id, Answer::Refused(refusal));
         }
     }
 
-    /// Postpones the hand-over of a free lock, for the reason in `refusal`. If the reason is temporary, the hand-over
-    /// is tried again when it ends, and requests that do not wait so long are refused now. Otherwise all are refused.
-    /// An obstacle of the whole node is tried with one queue at a time.
+    /// Postpones the hand-over of a free lock, because of `refusal`. If that reason passes with time, the hand-over is
+    /// tried again then, and requests that cannot wait until then are refused now. Otherwise all requests are refused.
+    /// A reason that holds for the whole node is tried with one queue at a time.
     pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
         if refusal == Refusal::NotYet {
             self.waiting.not_before = now.plus_ms(RETRY_HAND_OVER_MS);
@@ -176,8 +177,8 @@ impl Queues<'_> {
             return self.waiting.tidy(key);
         };
         let then = now.plus_ms(u32::try_from(ms).unwrap_or(u32::MAX));
-        // Requests that arrive later can wait as long: that was checked when they arrived. (A difference of a moment is
-        // only the rounding of the time left.)
+        // Requests that arrive after this can all wait until then, which was checked when they arrived. (A difference
+        // of one millisecond is only the rounding of the time left.)
         if then > queue.postpone.plus_ms(1) {
             queue.postpone = then;
             queue.not_told = Some(Place::default());
@@ -195,13 +196,13 @@ impl Queues<'_> {
         self.waiting.tidy(key);
     }
 
-    /// Answers the requests that need an answer at once: another owner has the lock of `key`, or is ahead of them.
-    /// Returns their number; if others are left, the queue is checked again.
+    /// Answers the requests that waited for the disk alone: another owner has the lock of `key`, or is ahead of them.
+    /// Returns their number. If others are left, the node looks at the queue again.
     pub fn answer_at_once(&mut self, key: Key<'_>, now: BootTime) -> u64 {
         let Some(queue) = self.waiting.queue_mut(key).filter(|queue| queue.has_at_once()) else { return 0 };
         let gone = queue.leave_at_once(ANSWERS_A_PASS_MAX);
         let (count, more) = (gone.len() as u64, queue.has_at_once());
-        // Such a request waited for the disk alone, and not for other requests.
+        // The answer is as if the time to wait was over: such a request was not to wait for other requests.
         self.answer(key, gone, now, |waiter| (Answer::TimedOut(waiter.want), None));
         if more {
             self.waiting.wake_at(key, now);
@@ -211,9 +212,9 @@ impl Queues<'_> {
         count
     }
 
-    /// Returns the next request for the lock of `key`, which is held in the modes `held`; requests before it that are
-    /// over at `now` are answered. If it is an owner's turn and that owner asks for the lock itself, this request is
-    /// granted.
+    /// Returns the next request that can get the lock of `key`, which is held in the modes `held`. Requests before it
+    /// whose time is over at `now` are answered. If an owner has a reservation and an ACQUIRE in the queue, that
+    /// ACQUIRE is next.
     pub fn next(&mut self, key: Key<'_>, held: &Modes, now: BootTime) -> Next {
         self.waiting.end_turns_over(key, now);
         let unused_max = self.waiting.unused_turns_max;
@@ -227,7 +228,8 @@ impl Queues<'_> {
             let Some(first) = queue.first(unused_max) else { return self.kept_until(key) };
             if now <= first.until {
                 let request = queue.request_for_lock(first.owner(), first.wanted, now).unwrap_or(first);
-                // A turn is not prolonged if its owner asks for it again.
+                // If its owner already has a reservation, the request for a turn has to wait: another turn would make
+                // the reservation longer.
                 let has_turn = request.want == Want::Turn && queue.kept.mode_of(request.owner()).is_some();
                 return match queue.kept.admitted(request.owner(), request.wanted, held).filter(|_| !has_turn) {
                     Some(mode) => Next::Request(request.clone(), mode),
@@ -241,7 +243,8 @@ impl Queues<'_> {
         Next::Nobody
     }
 
-    /// Blocked until a grant or a reservation ends. A reservation's end is known.
+    /// Plans a look at the queue for the end of the next reservation. A grant whose end frees the lock causes a look by
+    /// itself.
     fn kept_until(&mut self, key: Key<'_>) -> Next {
         if let Some(until) = self.waiting.queue(key).and_then(|queue| queue.kept.first()).map(|(_, until)| until) {
             self.waiting.wake_at(key, until.plus_us(1));
@@ -250,7 +253,7 @@ impl Queues<'_> {
     }
 
     /// Answers all requests of `owner`, which was granted the lock in `mode` with `token`. Returns the time since which
-    /// it had waited.
+    /// the owner had waited.
     pub fn granted(&mut self, key: Key<'_>, owner: Owner<'_>, (mode, token): (Mode, Token), now: BootTime) -> BootTime {
         let told = self.waiting.queue(key).and_then(|queue| queue.kept.since(owner));
         self.waiting.end_turn(key, owner);
@@ -272,8 +275,8 @@ impl Queues<'_> {
         if leaves {
             self.answer(key, others, now, |_| refused(Refusal::Owned));
         }
-        // The count of unused turns restarts, so the first in the queue may again be ahead of the one that waited
-        // longest.
+        // The count of unused turns starts again at zero. So the request that has waited longest may no longer be next,
+        // and another one may be able to get the lock.
         if leaves || is_first_again {
             self.waiting.first_left(key);
         }
@@ -281,9 +284,9 @@ impl Queues<'_> {
         since
     }
 
-    /// Answers the requests of `owner`, which holds the lock of `key` in `mode` with `token`: they need not wait. One
-    /// that may be a repetition gets the existing grant, if the node has `vouched` for it. Returns the longest lease
-    /// that these ask for.
+    /// Answers all requests of `owner`, which holds the lock of `key` in `mode` with `token`. A request that may be a
+    /// repetition gets the existing grant, if the node has `vouched` for that grant. Returns the longest lease that
+    /// such requests ask for.
     pub fn held_by(
         &mut self,
         key: Key<'_>,
@@ -303,7 +306,7 @@ impl Queues<'_> {
             (_, _) if !waiter.wanted.is(mode) => refused(Refusal::Owned),
             (Want::Turn, _) => (Answer::Turn(number), None),
             (Want::Lock { retry: false, .. }, _) => refused(Refusal::Owned),
-            // Its lease lasts as long from now on as the request asks for.
+            // The caller extends the lease to what the request asks for, counted from now.
             (Want::Lock { .. }, Ok(())) => {
                 (Answer::Granted { token, number, waited_ms: now.ms_since(waiter.since) }, None)
             }
@@ -314,7 +317,7 @@ impl Queues<'_> {
         repeated
     }
 
-    /// Reserves the lock for `owner` in `mode`, and answers all its requests that wait for a turn.
+    /// Reserves the lock of `key` for `owner` in `mode`, and answers all its LOCK.WAITs.
     pub fn reserve(&mut self, key: Key<'_>, owner: Owner<'_>, mode: Mode, now: BootTime) {
         let until = now.plus_ms(self.waiting.handoff_window_ms);
         let before = self.waiting.queue(key).and_then(|queue| queue.kept.since(owner));
@@ -327,7 +330,7 @@ impl Queues<'_> {
         self.waiting.wake_at(key, until.plus_us(1));
     }
 
-    /// Answers requests that were served.
+    /// Answers the requests `served`, which left the queue of `key` with success, and records how long they waited.
     fn serve(&mut self, key: Key<'_>, served: Vec<Waiter>, now: BootTime, answer: impl Fn(&Waiter) -> Answer) {
         for waiter in &served {
             let us = now.us_since(waiter.since);
@@ -337,7 +340,7 @@ impl Queues<'_> {
         self.answer(key, served, now, |waiter| (answer(waiter), None));
     }
 
-    /// Answers requests that left the queue of `key`, and logs the ending of each failed wait.
+    /// Answers requests that left the queue of `key`. For each failed wait, records in the history why it ended.
     fn answer(
         &mut self,
         key: Key<'_>,
@@ -355,7 +358,7 @@ impl Queues<'_> {
         }
     }
 
-    /// Logs the failed wait of a request that left the queue of `key`.
+    /// Records in the history that a request left the queue of `key` without the lock, and why.
     fn in_vain(&mut self, key: Key<'_>, waiter: &Waiter, ending: Ending, now: BootTime) {
         if !waiter.at_once {
             let left = self.waiting.len_of(key);

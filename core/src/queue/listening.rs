@@ -5,8 +5,8 @@
 //! request has the same place and the same answer either way. A listener is to its requests what a connection is to a
 //! blocked client: when it ends, they leave their queues, in slices, however many they are.
 //!
-//! News that nobody has asked for yet keep the place of their request: a client that sends requests and never listens
-//! gets no further ones in.
+//! News that the listener has not taken yet keeps the place of its request. So a client that sends requests and never
+//! listens soon finds no room for further ones.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use crate::request::{ListenerName, Owner};
 use crate::values::limits::{ANSWERS_A_PASS_MAX, NEWS_AT_A_TIME_MAX, NEWS_BYTES_AT_A_TIME_MAX};
 use crate::values::time::BootTime;
 
-/// The outcome of a request, for its listener.
+/// The outcome of one waiting request, for its listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
     /// The lock's key.
     pub key: Box<[u8]>,
     /// The request's owner.
     pub owner: Box<[u8]>,
-    /// The outcome of that request.
+    /// The outcome: an answer or an error.
     pub told: NewsBody,
 }
 
-/// The outcome of a request.
+/// The outcome of a waiting request, as its listener receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewsBody {
-    /// The answer of a rule.
+    /// The answer that a rule gave.
     Answer(Answer),
-    /// An error of the server, code first.
+    /// An error of the server, which begins with its code.
     Error(Box<str>),
 }
 
@@ -46,14 +46,14 @@ impl News {
     }
 }
 
-/// A request with a listener.
+/// A waiting request whose answer goes to a listener.
 #[derive(Clone, Debug)]
 struct HeardRequest {
     listener: ClientId,
-    /// The number of the listener. A connection can be several listeners, one after the other.
+    /// The number of the listener. It tells apart several listeners that one connection was, one after the other.
     number: u64,
     user: UserId,
-    /// The key, then the owner.
+    /// The bytes of the key, then those of the owner.
     about: Box<[u8]>,
     key_bytes: usize,
 }
@@ -63,7 +63,7 @@ impl HeardRequest {
         Load::of_entry(true, &[&self.about])
     }
 
-    /// Returns the load of this entry together with the entry in the queue, without a note.
+    /// Returns the load of this entry and of the request's entry in the queue, without its note.
     fn load_with_queue(&self) -> Load {
         self.load().plus(Load::of_entry(false, &[&self.about]))
     }
@@ -74,38 +74,38 @@ impl HeardRequest {
 struct Listener {
     number: u64,
     name: Arc<[u8]>,
-    /// The user; only requests of the same user are its news.
+    /// The user of the connection. Only requests of this user may name the listener.
     user: Box<[u8]>,
     user_id: UserId,
-    /// The load of its requests and news.
+    /// The load of the listener's requests and of its news, in places and bytes.
     load: Load,
     requests: BTreeSet<WaiterId>,
     news: VecDeque<News>,
-    /// The end of the listener's present wait for news, if it asks, and the id of its blocked client.
+    /// If the listener waits for news now: until when, and the id of its blocked client.
     asks: Option<(BootTime, WaiterId)>,
 }
 
-/// A remnant of a listener that ended.
+/// Something that was removed after its listener had ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// A request that has to leave its queue.
+    /// A request: the caller removes it from its queue.
     Request(WaiterId),
-    /// Something else, which is gone now.
+    /// Something else, such as news: the caller has nothing to do.
     Other,
 }
 
-/// The listeners of a node, by connection.
+/// The listeners of a node, by connection, with their requests and news.
 #[derive(Clone, Debug, Default)]
 pub struct Listeners {
     all: HashMap<ClientId, Listener>,
     names: HashMap<Arc<[u8]>, ClientId>,
     requests: BTreeMap<WaiterId, HeardRequest>,
     timeouts: BTreeSet<(BootTime, ClientId)>,
-    /// Listeners that wait for news, and have some.
+    /// Listeners that wait and have news: the driver sends it.
     ready: BTreeSet<ClientId>,
     /// Listeners that do not wait for news now.
     idle: BTreeSet<ClientId>,
-    /// Listeners that ended, whose requests have to leave their queues.
+    /// Listeners that have ended, and whose requests are still to be removed from their queues.
     ended: VecDeque<Listener>,
     /// The number given to the last request or listener.
     last: u64,
@@ -113,12 +113,12 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Returns the number of listeners.
+    /// Returns the number of listeners that have not ended.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the node has no listener.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -133,12 +133,12 @@ impl Listeners {
         &self.loads
     }
 
-    /// Returns the load of the requests and news of one listener.
+    /// Returns the load of the requests and the news of the listener `client`.
     pub(crate) fn load_of(&self, client: ClientId) -> Load {
         self.all.get(&client).map_or(Load::NONE, |listener| listener.load)
     }
 
-    /// Returns the load of a listener without requests and news.
+    /// Returns the load of a listener that has neither requests nor news.
     pub(crate) fn load_of_one(name: ListenerName<'_>, user: &[u8]) -> Load {
         Load::of_entry(false, &[name.bytes(), user])
     }
@@ -175,13 +175,13 @@ impl Listeners {
         self.all.insert(client, listener);
     }
 
-    /// Removes and returns the news of a listener, or a part of them if there are many.
+    /// Removes and returns news of the listener `client`; if there is much, only a part.
     pub(crate) fn take_news(&mut self, client: ClientId) -> Vec<News> {
         let Some(listener) = self.all.get_mut(&client) else { return vec![] };
         listener.take_news(NEWS_AT_A_TIME_MAX, &mut self.loads)
     }
 
-    /// Notes that the listener, which has no news, waits for some until `until`.
+    /// Notes that the listener `client`, which has no news, waits for some until `until`. `id` is its blocked client.
     pub fn waits(&mut self, client: ClientId, id: WaiterId, until: BootTime) {
         let Some(listener) = self.all.get_mut(&client) else { return };
         debug_assert!(listener.asks.is_none() && listener.news.is_empty(), "it asks once at a time");
@@ -190,8 +190,7 @@ impl Listeners {
         self.idle.remove(&client);
     }
 
-    /// Notes that the listener no longer waits, until it asks again. Returns the id of its blocked client, if it
-    /// waited.
+    /// Notes that the listener `client` no longer waits for news. Returns the id of its blocked client, if it waited.
     pub fn remove_wait(&mut self, client: ClientId) -> Option<WaiterId> {
         let (until, id) = self.all.get_mut(&client)?.asks.take()?;
         self.timeouts.remove(&(until, client));
@@ -200,7 +199,7 @@ impl Listeners {
         Some(id)
     }
 
-    /// Returns the listener of this name, if `user` listens under it.
+    /// Returns the connection that listens under `name`, if its user is `user`.
     pub fn find(&self, name: ListenerName<'_>, user: &[u8]) -> Result<ClientId, Refusal> {
         let client = self.names.get(name.bytes()).filter(|client| *self.all[client].user == *user);
         client.copied().ok_or(Refusal::NoListener)
@@ -222,14 +221,15 @@ impl Listeners {
         Some(id)
     }
 
-    /// Returns the listener of this request, or `None` if it ended.
+    /// Returns the listener of the request `id`; `None` if it has ended.
     pub fn listener_of(&self, id: WaiterId) -> Option<ClientId> {
         let heard = self.requests.get(&id)?;
         let is_there = self.all.get(&heard.listener).is_some_and(|listener| listener.number == heard.number);
         is_there.then_some(heard.listener)
     }
 
-    /// Adds the outcome of the request to the news of its listener. It is dropped if the listener ended.
+    /// Adds the outcome of the request `id` to the news of its listener. The outcome is dropped if the listener has
+    /// ended.
     pub fn tell(&mut self, id: WaiterId, told: NewsBody) {
         let Some(heard) = self.take_request(id) else { return };
         let listener = self.all.get_mut(&heard.listener).filter(|listener| listener.number == heard.number);
@@ -248,21 +248,23 @@ impl Listeners {
         self.requests.remove(&id)
     }
 
-    /// Removes and returns the news of a listener that asks for them.
+    /// Removes and returns news of a listener that waits for some, with the id of its blocked client. Call it until it
+    /// returns `None`.
     pub fn take_ready(&mut self) -> Option<(WaiterId, Vec<News>)> {
         let client = *self.ready.first()?;
         let id = self.remove_wait(client)?;
         Some((id, self.take_news(client)))
     }
 
-    /// Removes the wait of the listener whose time has been over longest at `now`, and returns the id of its blocked
-    /// client: it has no news.
+    /// Ends the wait of the listener whose time ended first, if it is over at `now`. Returns the id of its blocked
+    /// client, which is answered that there is no news.
     pub fn take_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         let &(_, client) = self.timeouts.first().filter(|(until, _)| now > *until)?;
         self.remove_wait(client)
     }
 
-    /// Returns the moment when the next listener's time is over, or requests have to leave their queues.
+    /// Returns when the next listener's time to wait is over. If listeners have ended and left requests, that is at
+    /// once.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
         if !self.ended.is_empty() {
             return Some(BootTime::default());
@@ -270,15 +272,15 @@ impl Listeners {
         self.timeouts.first().map(|(until, _)| until.plus_us(1))
     }
 
-    /// Returns at most `count` listeners after `last` that do not wait for news now: their connections may be closed.
-    /// Restarts with the first after the last one.
+    /// Returns at most `count` listeners after `last` that do not wait for news now: the driver checks whether their
+    /// connections are still open. After the last one it starts again with the first.
     pub fn idle_after(&self, last: ClientId, count: usize) -> Vec<ClientId> {
         use std::ops::Bound::{Excluded, Unbounded};
         let after: Vec<_> = self.idle.range((Excluded(last), Unbounded)).take(count).copied().collect();
         if after.is_empty() { self.idle.iter().take(count).copied().collect() } else { after }
     }
 
-    /// Ends the listener of the connection `client`, which is closed: its requests have to leave their queues.
+    /// Ends the listener of the connection `client`, which is closed. Its requests are removed from their queues later.
     pub fn end(&mut self, client: ClientId) {
         self.remove_wait(client);
         self.idle.remove(&client);
@@ -288,7 +290,7 @@ impl Listeners {
         }
     }
 
-    /// Removes a part of the remnants of listeners that ended: a request, or a slice of news. `None` if there are none.
+    /// Removes one thing that an ended listener left: a request, or a slice of news. `None` if nothing is left.
     pub(crate) fn take_left(&mut self) -> Option<Left> {
         let listener = self.ended.front_mut()?;
         if !listener.news.is_empty() {
@@ -308,8 +310,8 @@ impl Listeners {
 }
 
 impl Listener {
-    /// Removes and returns its first news: at least one, at most `count`, and further ones only within the bytes of an
-    /// answer.
+    /// Removes and returns the oldest news: at least one, at most `count`. Further ones than the first must fit into
+    /// the bytes of one answer.
     fn take_news(&mut self, count: usize, loads: &mut Loads) -> Vec<News> {
         let mut bytes = 0;
         let fits = |(n, news): &(usize, &News)| {
@@ -364,12 +366,12 @@ mod tests {
         assert_eq!(named(&node, 1, b"bob"), Err(Refusal::NoListener), "of another user");
         assert_eq!(asks(&mut node, 8, 1), Err(Refusal::ListenerTaken));
         let id = node.listeners.begin(ClientId(7), b"k", owner("a")).unwrap();
-        // A connection under another name is another listener.
+        // The same connection under another name is another listener.
         assert_eq!(asks(&mut node, 7, 2), Ok(vec![]));
         assert_eq!((named(&node, 1, b"ann"), node.listeners.listener_of(id)), (Err(Refusal::NoListener), None));
         assert_eq!(node.listeners.take_left(), Some(Left::Request(id)));
         assert_eq!(asks(&mut node, 8, 1), Ok(vec![]));
-        // The same applies to another user.
+        // The same connection as another user is another listener too.
         node.listen(ClientId(8), ListenerName::new(&name(1)).unwrap(), b"bob", || Ok(())).unwrap();
         assert_eq!(named(&node, 1, b"bob"), Ok(ClientId(8)));
         assert_eq!(node.listeners.len(), 2);
@@ -392,7 +394,7 @@ mod tests {
         let order: Vec<_> = (0..count).map(|n| n.to_string().into_bytes()).collect();
         assert_eq!(of(&first).into_iter().chain(of(&rest)).collect::<Vec<_>>(), order);
         assert_eq!(asks(&mut node, 7, 1), Ok(vec![]));
-        // A waiting listener is answered at once, or learns in time that there is no news.
+        // A waiting listener is answered as soon as it has news, or when its time is over.
         node.listeners.waits(ClientId(7), WaiterId(70), at(100).boot);
         let id = node.listeners.begin(ClientId(7), b"key", owner("me")).unwrap();
         assert_eq!((node.listeners.take_ready(), node.listeners.take_timed_out(at(100).boot)), (None, None));
@@ -406,13 +408,14 @@ mod tests {
         assert_eq!((node.listeners.next_due(), node.listeners.idle_after(ClientId(7), 5)), (None, vec![ClientId(7)]));
     }
 
-    /// Regression: 67 keys of a megabyte in one answer kept the server from its other clients for 25 ms.
+    /// Regression: one answer with 67 keys of a megabyte kept the server from its other clients for 25 ms. An answer
+    /// now has a bounded number of bytes, but at least one piece of news.
     #[test]
     fn an_answer_has_a_bounded_number_of_bytes_and_one_piece_of_news_at_least() {
         let mut node = Node::new(0);
         asks(&mut node, 7, 1).unwrap();
         let half = NEWS_BYTES_AT_A_TIME_MAX / 2;
-        // The first key is larger than an answer may be; of the others two fit in one.
+        // The first key alone is larger than an answer may be. Of the others two fit into one answer.
         for len in [2 * NEWS_BYTES_AT_A_TIME_MAX, half - 1, half - 1, 1, half, half] {
             let id = node.listeners.begin(ClientId(7), &vec![b'k'; len], owner("a")).unwrap();
             node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
@@ -421,7 +424,8 @@ mod tests {
         assert_eq!(parts, [1, 2, 2, 1, 0], "with their owners");
     }
 
-    /// Answered requests no longer wait, but their news is kept, and counts until it is received or its listener ends.
+    /// A client sends requests that are answered, and never takes the news. They count until it takes them or its
+    /// listener ends, so further requests are refused.
     #[test]
     fn a_client_that_never_hears_gets_no_more_in() {
         let mut node = Node::new(0);
@@ -448,7 +452,7 @@ mod tests {
         assert_eq!(node.load(), Load::NONE);
     }
 
-    /// A listener ends at once, however many requests and news it has; these are removed in slices.
+    /// A listener ends with many requests and much news. Its end itself is immediate; these are removed in slices.
     #[test]
     fn what_a_listener_leaves_goes_in_slices() {
         let many = 10 * ANSWERS_A_PASS_MAX;

@@ -1,4 +1,4 @@
-//! Requests that wait for a lock, and those that watch one.
+//! Requests that wait for a lock, and clients that watch one.
 
 pub mod breaking;
 mod kept;

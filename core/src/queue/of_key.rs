@@ -17,33 +17,33 @@ use crate::values::token::Token;
 pub struct WaiterId(pub u64);
 
 impl WaiterId {
-    /// The bit that marks ids of requests with a listener. Blocked clients have ids without it.
+    /// The bit in the id of a request whose answer goes to a listener. Ids of blocked clients have no such bit.
     const HEARD: u64 = 1 << 63;
 
-    /// Creates the id of the request with this number among those with a listener.
+    /// Creates an id from `number`, which is unique among the requests whose answers go to listeners.
     pub(crate) fn heard(number: u64) -> Self {
         Self(Self::HEARD | number)
     }
 
-    /// Returns whether a listener receives the answer.
+    /// Returns whether the answer goes to a listener, and not to a blocked client.
     pub fn is_heard(self) -> bool {
         self.0 & Self::HEARD != 0
     }
 }
 
-/// The purpose of a waiting request.
+/// The object of a waiting request: the lock itself, or a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// The lock, for this long from the grant on (`ACQUIRE … WAIT`).
+    /// An `ACQUIRE … WAIT`: the request gets the lock.
     Lock {
-        /// The length of the lease.
+        /// The length of the lease, from the grant on.
         ttl: Ttl,
         /// The token that a quorum client proposes.
         fence: Option<Token>,
-        /// True if its owner may be repeating a request.
+        /// True if the owner may be repeating a request (RETRY).
         retry: bool,
     },
-    /// A turn: the answer that the lock is free, and a reservation for a moment (`LOCK.WAIT`).
+    /// A LOCK.WAIT: the request gets the answer that the lock is free, and a short reservation.
     Turn,
 }
 
@@ -52,33 +52,34 @@ pub enum Want {
 pub struct Waiter {
     /// The id of the client to answer.
     pub id: WaiterId,
-    /// The object of the wait.
+    /// The object of the request: the lock itself, or a turn.
     pub want: Want,
     /// The mode that the request asks for.
     pub wanted: Wanted,
-    /// The beginning of the wait.
+    /// The time at which the wait began.
     pub since: BootTime,
-    /// The latest end of the wait.
+    /// The time at which the wait ends at the latest.
     pub until: BootTime,
-    /// True if the request waits only for the disk, not for other requests: it is answered as soon as it is known who
-    /// holds the lock.
+    /// True if the request waits only for the disk and not for other requests. It is answered as soon as it is known
+    /// who holds the lock.
     pub at_once: bool,
-    /// The number of callers behind the request in its client; all requests of one owner have the same.
+    /// The number of callers that wait behind the request in its client. All requests of one owner have the same
+    /// number.
     pub behind: Behind,
-    /// True if the request need not wait for those before it: when it arrived, its owner held the lock together with
-    /// others, or had the turn.
+    /// True if the request need not wait for those before it. That is so if, when it arrived, its owner held the lock
+    /// together with others, or had the turn.
     pub(crate) is_at_hand: bool,
-    /// The user in whose share the request counts.
+    /// The user in whose share of the room the request counts.
     pub(crate) user: UserId,
     owner: Box<[u8]>,
-    /// The note, shared by requests of one owner with the same text.
+    /// The note; requests of one owner with equal notes share it.
     note: Arc<[u8]>,
     /// The length of the request's own note, in bytes.
     note_bytes: usize,
 }
 
 impl Waiter {
-    /// Creates a request of `owner` for the exclusive lock, made at `since`.
+    /// Creates a request of `owner` for the exclusive lock, made at `since`, which waits for `ms` milliseconds.
     pub fn new(id: WaiterId, owner: Owner<'_>, note: Note<'_>, want: Want, since: BootTime, ms: u32) -> Self {
         let (until, owner, note) = (since.plus_ms(ms), owner.bytes().into(), Arc::<[u8]>::from(note.bytes()));
         let (wanted, behind) = (Wanted::Exclusive, Behind::default());
@@ -99,20 +100,21 @@ impl Waiter {
         }
     }
 
-    /// Returns its load in the queue of `name`. A listener counts the places of its requests.
+    /// Returns the load of the request in the queue of `name`. If it has a listener, it takes bytes only, because the
+    /// listener counts its place.
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let load = Load::of_entry(!self.id.is_heard(), &[name, &self.owner]);
         let blocked = if self.id.is_heard() { Load::NONE } else { Load::of_blocked(name) };
         Load { bytes: load.bytes + self.note_bytes as u64, ..load }.plus(blocked)
     }
 
-    /// Returns the data for the log, if the wait fails.
+    /// Returns what the log needs to know if the wait fails.
     pub(crate) fn in_vain(&self) -> InVain<'_> {
         let Self { owner, note, wanted, since, until, .. } = self;
         InVain { owner, note, wanted: *wanted, since: *since, until: *until }
     }
 
-    /// Returns the owner that waits.
+    /// Returns the owner for which the request waits.
     pub fn owner(&self) -> Owner<'_> {
         Owner::new(&self.owner).expect("an owner when it came")
     }
@@ -123,18 +125,18 @@ impl Waiter {
     }
 }
 
-/// The place of a request: lower places are served earlier.
+/// The place of a request in its queue: lower places are served earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     ticket: u64,
-    /// The arrival, which orders requests with the same ticket.
+    /// A number that grows with each arrival. It orders requests with the same ticket.
     arrival: u64,
-    /// The arrival among requests of one owner at one place.
+    /// The number of arrival of a further request of an owner, which has the place of the owner's first one.
     repeat: u64,
 }
 
 impl Place {
-    /// Returns the request's own arrival, wherever its place is.
+    /// Returns the number of the request's own arrival, wherever its place is.
     pub(crate) fn arrived(self) -> u64 {
         self.arrival.max(self.repeat)
     }
@@ -144,29 +146,30 @@ impl Place {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     waiters: BTreeMap<Place, Waiter>,
-    /// The places of each owner's requests.
+    /// The owner of each request with the request's place, sorted by owner.
     owners: BTreeSet<(Box<[u8]>, Place)>,
-    /// The place of each request, in the order of arrival.
+    /// The place of each request, sorted by arrival.
     arrivals: BTreeMap<u64, Place>,
-    /// The places of requests that need an answer at once.
+    /// The places of requests that wait only for the disk, and are answered as soon as it is known who holds the lock.
     at_once: BTreeSet<Place>,
     /// The places of requests that need not wait for those before them.
     at_hand: BTreeSet<Place>,
-    /// The number of callers that wait behind these requests in their clients, each owner's counted once.
+    /// The number of callers that wait in their clients behind these requests. An owner with several requests counts
+    /// once.
     behind: u64,
-    /// The announced turns, with their reservations.
+    /// The reservations of owners whose turn it is.
     pub(crate) kept: Reservations,
-    /// The number of consecutive unused turns while others waited.
+    /// The number of turns in a row that were not used, while others waited.
     unused_turns: u32,
-    /// The time until which all requests in the queue can wait: those that cannot were refused.
+    /// The time for which the queue is postponed. All its requests can wait until then: those that cannot were refused.
     pub(crate) postpone: BootTime,
-    /// The place from which on requests that cannot wait until then have still to be refused.
+    /// If requests that cannot wait until then are still to be refused: the place from which to continue.
     pub(crate) not_told: Option<Place>,
 }
 
 impl Queue {
-    /// Adds a request at the place of its ticket: behind those with the same or a smaller one, or without a ticket at
-    /// the end. If its owner has a request of the same kind already, the new one is right behind it, so that a client
+    /// Adds a request at the place of its ticket: behind requests with the same or a smaller ticket, or at the end
+    /// without one. If its owner has a request of the same kind already, the new one comes right behind it. So a client
     /// that connects again keeps its place.
     pub(crate) fn join(&mut self, mut waiter: Waiter, ticket: Option<u64>, arrival: u64) -> Place {
         let is_alike = |place: &Place| self.waiters[place].wanted.is_like(waiter.wanted);
@@ -192,9 +195,9 @@ impl Queue {
         place
     }
 
-    /// Applies a request's information for people (the note, the callers behind it) to earlier requests of its owner
-    /// too: a client that waits for long asks again with newer information. (The note of a request for the lock itself
-    /// becomes that of the grant, so it stays.)
+    /// Copies the note and the number of callers behind a request to earlier requests of its owner, because a client
+    /// that waits for long asks again with newer ones. (The note of a request for the lock itself becomes that of the
+    /// grant, so it stays.)
     fn hear_again(&mut self, waiter: &Waiter) {
         let earlier: Vec<_> = self.places_of(waiter.owner()).collect();
         for (n, place) in earlier.into_iter().enumerate() {
@@ -210,7 +213,8 @@ impl Queue {
         self.behind += u64::from(waiter.behind.get());
     }
 
-    /// Returns the number of callers that wait behind these requests in their clients, each owner's counted once.
+    /// Returns the number of callers that wait in their clients behind these requests. An owner with several requests
+    /// counts once.
     pub(crate) fn behind(&self) -> u64 {
         self.behind
     }
@@ -231,8 +235,8 @@ impl Queue {
         Some(waiter)
     }
 
-    /// Returns the longest lease that `owner` asks for in this mode; with `repeated`, only of requests that may be
-    /// repetitions.
+    /// Returns the longest lease that `owner` asks for in `mode`. If `repeated`, only requests that may be repetitions
+    /// count.
     pub(crate) fn longest_ttl(&self, owner: Owner<'_>, mode: Mode, repeated: bool) -> Option<Ttl> {
         let waiters = self.places_of(owner).map(|place| &self.waiters[&place]);
         let ttl = |waiter: &Waiter| match waiter.want {
@@ -247,20 +251,20 @@ impl Queue {
         self.at_hand.iter().map(|place| self.waiters[place].owner())
     }
 
-    /// Removes and returns the requests of `owner` for which `which` is true.
+    /// Removes and returns the requests of `owner` for which `which` returns true.
     pub(crate) fn leave_all_of(&mut self, owner: Owner<'_>, which: impl Fn(&Waiter) -> bool) -> Vec<Waiter> {
         let places: Vec<_> = self.places_of(owner).filter(|place| which(&self.waiters[place])).collect();
         places.into_iter().filter_map(|place| self.leave(place)).collect()
     }
 
-    /// Removes and returns the first requests, at most `count`.
+    /// Removes and returns the requests at the front of the queue, at most `count`.
     pub(crate) fn leave_first(&mut self, count: usize) -> Vec<Waiter> {
         let places: Vec<_> = self.waiters.keys().take(count).copied().collect();
         places.into_iter().filter_map(|place| self.leave(place)).collect()
     }
 
-    /// Checks the `count` requests from `from` on, and removes those for which `which` is true. Returns these, and the
-    /// place to continue from.
+    /// Checks `count` requests from the place `from` on, and removes those for which `which` returns true. Returns the
+    /// removed ones, and the place from which to continue.
     pub(crate) fn leave_if(
         &mut self,
         from: Place,
@@ -275,19 +279,19 @@ impl Queue {
         (places.into_iter().filter_map(|place| self.leave(place)).collect(), next)
     }
 
-    /// Removes and returns requests that need an answer at once, at most `count`.
+    /// Removes and returns at most `count` requests that wait only for the disk.
     pub(crate) fn leave_at_once(&mut self, count: usize) -> Vec<Waiter> {
         let places: Vec<_> = self.at_once.iter().take(count).copied().collect();
         places.into_iter().filter_map(|place| self.leave(place)).collect()
     }
 
-    /// Returns whether a request needs an answer at once.
+    /// Returns whether any request waits only for the disk.
     pub(crate) fn has_at_once(&self) -> bool {
         !self.at_once.is_empty()
     }
 
-    /// Reserves the lock for `owner` in `mode`, which has waited since `since`. Its other requests in that mode need
-    /// not wait any longer.
+    /// Reserves the lock for `owner` in `mode` until `until`; the owner has waited since `since`. Its ACQUIREs in that
+    /// mode need not wait for other requests any longer.
     pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime, since: BootTime) {
         self.kept.keep(owner, mode, until, since);
         let own: Vec<_> = self.places_of(owner).filter(|place| self.waiters[place].want != Want::Turn).collect();
@@ -296,7 +300,7 @@ impl Queue {
         }
     }
 
-    /// Returns a request for the lock itself whose owner has a reservation.
+    /// Returns an ACQUIRE whose owner has a reservation in its mode, if there is one.
     pub(crate) fn of_turn(&self, now: BootTime) -> Option<&Waiter> {
         let mut at_hand = self.at_hand.iter().map(|place| &self.waiters[place]);
         at_hand.find(|waiter| {
@@ -304,8 +308,8 @@ impl Queue {
         })
     }
 
-    /// Returns the next request: the first or, after `unused_max` consecutive unused turns, the one that has waited
-    /// longest.
+    /// Returns the next request: the first in the queue or, after `unused_max` consecutive unused turns, the one that
+    /// has waited longest.
     pub(crate) fn first(&self, unused_max: u32) -> Option<&Waiter> {
         if self.unused_turns >= unused_max {
             return self.arrivals.first_key_value().map(|(_, place)| &self.waiters[place]);
@@ -313,18 +317,18 @@ impl Queue {
         self.waiters.first_key_value().map(|(_, waiter)| waiter)
     }
 
-    /// Returns the request of `owner` for the lock itself in the mode `wanted`, if its time is not over at `now`.
+    /// Returns the ACQUIRE of `owner` in the mode `wanted`, if it has one whose time is not over at `now`.
     pub(crate) fn request_for_lock(&self, owner: Owner<'_>, wanted: Wanted, now: BootTime) -> Option<&Waiter> {
         let mut own = self.places_of(owner).map(|place| &self.waiters[&place]);
         own.find(|waiter| waiter.want != Want::Turn && waiter.wanted == wanted && now <= waiter.until)
     }
 
-    /// Returns the number of requests of `owner` in the queue, counted up to `enough`.
+    /// Returns the number of requests of `owner` in the queue. Counts no further than `enough`.
     pub(crate) fn count_of(&self, owner: Owner<'_>, enough: usize) -> usize {
         self.places_of(owner).take(enough).count()
     }
 
-    /// Iterates over all requests in order.
+    /// Iterates over all requests, in the order of service.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter> {
         self.waiters.values()
     }
@@ -334,7 +338,7 @@ impl Queue {
         self.waiters.len()
     }
 
-    /// Returns whether there are neither requests nor reservations.
+    /// Returns whether the queue has neither requests nor reservations.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiters.is_empty() && self.kept.is_empty()
     }
@@ -344,20 +348,20 @@ impl Queue {
         self.waiters.first_key_value().is_some_and(|(_, first)| first.owner == self.waiters[&place].owner)
     }
 
-    /// Counts a turn that ended without an acquisition.
+    /// Counts a turn that ended without an acquisition, if requests are waiting.
     pub(crate) fn turn_was_not_used(&mut self) {
         if !self.waiters.is_empty() {
             self.unused_turns = self.unused_turns.saturating_add(1);
         }
     }
 
-    /// Notes that the lock was acquired.
+    /// Notes that the lock was acquired, so that the count of unused turns starts again.
     pub(crate) fn was_acquired(&mut self) {
         self.unused_turns = 0;
     }
 
-    /// Returns the mode in which `owner` may have the lock if it asks for it in the mode `wanted`, compatible with the
-    /// modes `held`. `None` if others are ahead of it.
+    /// Returns the mode in which `owner` may have the lock if it asks for the mode `wanted`. It is compatible with
+    /// `held`, the modes of the holders. `None` if others come before it.
     pub(crate) fn claim(&self, owner: Owner<'_>, wanted: Wanted, held: &Modes) -> Option<Mode> {
         match self.kept.mode_of(owner) {
             Some(mode) if wanted.is(mode) => held.admits(mode).then_some(mode),
@@ -390,12 +394,13 @@ mod tests {
 
     #[test]
     fn order_is_by_ticket_then_arrival() {
-        // (tickets in order of arrival, order of service)
+        // (tickets in order of arrival, numbers of the requests in order of service)
         let cases: [(&[Option<u64>], &[u64]); 5] = [
             (&[None, None, None], &[1, 2, 3]),
             (&[Some(30), Some(10), Some(20)], &[2, 3, 1]),
             (&[Some(7), Some(7), Some(7)], &[1, 2, 3]),
-            // Without a ticket: behind all present requests. A later request with a smaller ticket goes before it.
+            // A request without a ticket is behind all present requests. A later request with a smaller ticket goes
+            // before it.
             (&[Some(20), None, Some(10), Some(20)], &[3, 1, 2, 4]),
             (&[None, Some(10), None, Some(0)], &[1, 4, 2, 3]),
         ];
@@ -437,8 +442,8 @@ mod tests {
         assert_eq!(order(&queue), [1, 4, 2, 3, 6, 5], "each keeps its own place");
     }
 
-    /// A client that waits for long asks again and again, with ever more callers behind it: the last number counts,
-    /// once.
+    /// A client that waits for long asks again and again, each time with more callers behind it. Its last number
+    /// counts, and counts once.
     #[test]
     fn what_the_last_request_of_an_owner_says_counts_and_counts_once() {
         let mut queue = Queue::default();
@@ -460,7 +465,8 @@ mod tests {
         assert_eq!(queue.behind(), 0);
     }
 
-    /// The note of a request for the lock becomes that of the grant.
+    /// A request for the lock itself has a note, and its owner asks again with another one. The first note stays,
+    /// because it becomes that of the grant.
     #[test]
     fn the_note_of_a_request_for_the_lock_stays() {
         let mut queue = Queue::default();
@@ -481,7 +487,7 @@ mod tests {
         assert_eq!(order(&queue), [2, 3, 4]);
     }
 
-    /// An owner whose turn it is may have the lock before waiting requests, in the reserved mode; others may not.
+    /// An owner whose turn it is may have the lock before waiting requests, in the reserved mode. Others may not.
     #[test]
     fn a_turn_goes_before_those_who_wait() {
         let (mut queue, free) = (Queue::default(), Modes::default());

@@ -1,4 +1,4 @@
-//! Values for many names, each with a scheduled check.
+//! A table with a value for each of many names, and a time at which the value is to be checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,10 +9,9 @@ use crate::values::key::Key;
 use crate::values::time::BootTime;
 
 /// A Bloom filter of one hash over the names (Bloom, "Space/time trade-offs in hash coding with allowable errors",
-/// 1970), since most lookups are of absent names.
+/// 1970). Most names that are looked up are absent, and the filter says so without a search.
 ///
-/// Names with the same hash are of one kind, which has one bit. A client that forges colliding names costs one tree
-/// lookup each; nothing else.
+/// Names with the same hash share a bit. A client that forges colliding names costs one tree lookup each; nothing else.
 #[derive(Clone, Debug, Default)]
 struct Kinds {
     seen: [u64; KIND_WORDS],
@@ -20,11 +19,11 @@ struct Kinds {
     gone: usize,
 }
 
-/// The number of words of the filter. If more names than bits exist at a time, most bits are set, so more words would
-/// be of no use.
+/// The number of words of the filter. With more names than bits most bits are set, and the filter is of little use. No
+/// larger one is worth its memory.
 const KIND_WORDS: usize = 16;
 
-/// The largest number of names for which the filter is built anew.
+/// The filter is built anew only if there are at most this many names.
 const NAMES_OF_KINDS_MAX: usize = KIND_WORDS * 64 / 2;
 
 impl Kinds {
@@ -64,25 +63,25 @@ struct Entry<T> {
 /// A `T` for each name of a database, with the time of its next check.
 ///
 /// A client may choose names of a megabyte that differ at their ends, so names are compared as rarely as possible: only
-/// to find the entry of a name that a client sent. The shared name of the entry in use ([`Planned::share`]) is known by
-/// its address.
+/// to find the entry of a name that a client sent. A name that [`Planned::share`] returned is recognised by its
+/// address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Planned<T> {
-    /// The entries, by ids in the order in which they came.
+    /// The entries by their ids, which are in the order in which the entries came.
     entries: BTreeMap<u64, Entry<T>>,
     ids: BTreeMap<u32, BTreeMap<Arc<[u8]>, u64>>,
     kinds: Kinds,
     alarms: BTreeSet<(BootTime, u64)>,
-    /// The ids to check as soon as possible, whatever else is scheduled.
+    /// The ids of entries to check as soon as possible, whatever time they are planned for.
     to_look: Range<u64>,
     last_id: u64,
-    /// The entry in use.
+    /// The id of the entry that was used last.
     recent: u64,
     #[cfg(test)]
     searches: Searches,
 }
 
-/// The number of searches by a name's bytes.
+/// The number of times that a name was searched for by its bytes, which tests check.
 #[cfg(test)]
 pub(super) type Searches = std::cell::Cell<usize>;
 
@@ -108,7 +107,8 @@ impl<T: Default> Planned<T> {
         self.entries.get_mut(&self.recent)
     }
 
-    /// Returns the name of the entry of `key`, if there is one: with it the entry is found without a comparison.
+    /// Returns the name of the entry of `key`, if there is one. A caller that asks with this name later saves the
+    /// comparison of the bytes.
     #[inline(always)]
     pub fn share(&mut self, key: Key<'_>) -> Option<Arc<[u8]>> {
         if self.is_empty() { None } else { Some(Arc::clone(&self.find_mut(key)?.name)) }
@@ -127,7 +127,7 @@ impl<T: Default> Planned<T> {
         self.ids.get(&key.db)?.get(key.name).copied()
     }
 
-    /// Returns the value for `name`, a new one if there was none, and the shared name.
+    /// Returns the value for the name of `key`, and the name to share. If there was no value, it is a new one.
     pub fn reach(&mut self, key: Key<'_>) -> (Arc<[u8]>, &mut T) {
         self.recent = self.id_of(key).unwrap_or(self.last_id + 1);
         let entry = self.entries.entry(self.recent).or_insert_with(|| {
@@ -140,7 +140,8 @@ impl<T: Default> Planned<T> {
         (Arc::clone(&entry.name), &mut entry.value)
     }
 
-    /// Removes `name` and its schedule if its value is empty. Returns whether it did.
+    /// Removes the name of `key` and its planned check, if `is_empty` returns true for its value. Returns whether it
+    /// did.
     pub fn remove_if(&mut self, key: Key<'_>, is_empty: impl FnOnce(&T) -> bool) -> bool {
         let Some(id) = self.id_of(key).filter(|id| is_empty(&self.entries[id].value)) else { return false };
         let Some(Entry { db, name, alarm, .. }) = self.entries.remove(&id) else { return false };
@@ -159,8 +160,8 @@ impl<T: Default> Planned<T> {
         true
     }
 
-    /// Counts a removed name. After a number of them the filter is built anew for the remaining names, if these are
-    /// few.
+    /// Counts a removed name, whose bit stays set. After a number of them the filter is built anew for the remaining
+    /// names, if they are few.
     fn forget_kinds(&mut self) {
         self.kinds.gone += 1;
         if !self.is_empty() && self.kinds.gone <= NAMES_OF_KINDS_MAX {
@@ -179,12 +180,12 @@ impl<T: Default> Planned<T> {
         self.entries.is_empty()
     }
 
-    /// Iterates over the names of `db`.
+    /// Iterates over the names of the database `db` that have a value.
     pub fn names(&self, db: u32) -> impl Iterator<Item = &[u8]> {
         self.ids.get(&db).into_iter().flat_map(|ids| ids.keys().map(|name| &**name))
     }
 
-    /// Schedules a check of `name`, if it has a value, by `when`; a check that is scheduled earlier stays.
+    /// Plans a check of `key` for `when` at the latest, if it has a value. A check that is planned earlier stays.
     #[inline]
     pub fn wake_at(&mut self, key: Key<'_>, when: BootTime) {
         if !self.is_empty() && self.kinds.may_have(key.name) {
@@ -205,12 +206,12 @@ impl<T: Default> Planned<T> {
         self.alarms.insert((when, self.recent));
     }
 
-    /// Schedules a check of every name now.
+    /// Plans a check of every name for now.
     pub fn wake_all(&mut self) {
         self.to_look = if self.is_empty() { 0..0 } else { 0..self.last_id + 1 };
     }
 
-    /// Removes and returns the name whose check has been due longest at `now`.
+    /// Removes the planned check that has been due longest at `now`, and returns the database and the name.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
         let next = self.entries.range(self.to_look.clone()).next();
         if let Some((&id, Entry { db, name, .. })) = next {
@@ -225,13 +226,13 @@ impl<T: Default> Planned<T> {
         Some((entry.db, Arc::clone(&entry.name)))
     }
 
-    /// Returns the time of the next check.
+    /// Returns the time of the next planned check.
     pub fn next_due(&self) -> Option<BootTime> {
         let soon = (!self.to_look.is_empty()).then(BootTime::default);
         soon.or_else(|| self.alarms.first().map(|(when, ..)| *when))
     }
 
-    /// Returns the number of searches by a name's bytes.
+    /// Returns the number of times that a name was searched for by its bytes.
     #[cfg(test)]
     pub fn searches(&self) -> usize {
         self.searches.get()
@@ -250,7 +251,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
-        /// Names of all lengths come and go, few and many at a time: each is found, however long ago its bit was set.
+        /// Names of all lengths come and go, few and many at a time. Each that is there is found, however long ago its
+        /// bit in the filter was set.
         #[test]
         fn what_is_there_is_found(steps in prop::collection::vec((0u16..700, 0u16..200, any::<bool>()), 0..40)) {
             let name = |n: u16| format!("{n:0width$}", width = usize::from(n % 12)).into_bytes();
@@ -272,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Once all names of one kind are gone, they cause no lookups any more.
+    /// All names that share a bit are removed. Once the filter is built anew, such names cause no search any more.
     #[test]
     fn kinds_are_forgotten() {
         let mut planned = Planned::<u32>::default();

@@ -3,7 +3,7 @@
 //! Places (`lock.max-waiters`) and bytes (`lock.max-waiting-bytes`) are shared by a dynamic threshold: nobody may have
 //! more than a multiple of what is free. (Choudhury and Hahne: "Dynamic Queue Length Thresholds for Shared-Memory
 //! Packet Switches", IEEE/ACM Transactions on Networking 6, 1998.) A wait can last a day and is never revoked, so the
-//! multiple is small, and a connection's first request finds room where its later ones find none.
+//! multiple is small. A connection's first request may use room that is refused to its later ones.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ use crate::values::limits::{
     SHARE_OF_A_USER,
 };
 
-/// The id of a server's user; two users whose names have one hash share one share.
+/// The id of a server's user, made from the name. Two users whose names have the same hash have one share together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UserId(u64);
 
@@ -31,42 +31,42 @@ impl UserId {
 /// The sender of a request that may wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asker {
-    /// The sender's user.
+    /// The id of the user who sends the request.
     pub user: UserId,
     /// The listener that receives the answer. Without one the request blocks its connection, which then has no other
     /// request.
     pub listener: Option<ClientId>,
 }
 
-/// Places and bytes: the load of some entries, or a bound.
+/// A number of places and of bytes: what some entries take, or the most that entries may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// The number of requests.
+    /// The number of places, which is the number of requests.
     pub places: u64,
     /// The number of bytes.
     pub bytes: u64,
 }
 
 impl Load {
-    /// No load.
+    /// The load of no entries.
     pub(crate) const NONE: Load = Load { places: 0, bytes: 0 };
 
-    /// The bounds of a node whose operator set none.
+    /// The bounds on the load of a node whose operator set none.
     pub(crate) const DEFAULT_MAX: Load = Load { places: MAX_WAITERS_DEFAULT as u64, bytes: MAX_WAITING_BYTES_DEFAULT };
 
-    /// Returns the load of a table entry with `texts`. It takes a place, unless it is a further entry of the same
-    /// request.
+    /// Returns the load of an entry of a table that stores `texts`. It takes a place, unless it is a further entry of a
+    /// request that already has one.
     pub(crate) fn of_entry(takes_place: bool, texts: &[&[u8]]) -> Self {
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         Self { places: takes_place.into(), bytes: ENTRY_BYTES + bytes as u64 }
     }
 
-    /// Returns the load of the arguments that the server keeps for a client that is blocked on the lock `name`.
+    /// Returns the load of the arguments that the server stores for a client while it is blocked on the lock `name`.
     pub(crate) fn of_blocked(name: &[u8]) -> Self {
         Self { places: 0, bytes: name.len() as u64 }
     }
 
-    /// Returns the sum of both.
+    /// Returns the sum of both loads.
     pub(crate) fn plus(self, other: Load) -> Self {
         Self { places: self.places + other.places, bytes: self.bytes + other.bytes }
     }
@@ -86,7 +86,7 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    /// Returns the load of all entries.
+    /// Returns the load of all entries of the table.
     pub(crate) fn all(&self) -> Load {
         self.all
     }
@@ -96,14 +96,14 @@ impl Loads {
         self.users.get(&user).copied().unwrap_or(Load::NONE)
     }
 
-    /// Adds an entry of `user`.
+    /// Adds the load of an entry of `user`.
     pub(crate) fn add(&mut self, user: UserId, load: Load) {
         self.all = self.all.plus(load);
         let own = self.users.entry(user).or_insert(Load::NONE);
         *own = own.plus(load);
     }
 
-    /// Removes an entry of `user`.
+    /// Removes the load of an entry of `user`.
     pub(crate) fn remove(&mut self, user: UserId, load: Load) {
         self.all = self.all.minus(load);
         let left = self.of(user).minus(load);
@@ -115,18 +115,18 @@ impl Loads {
     }
 }
 
-/// The load that a new request finds.
+/// The load that is there already when a new request arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
-    /// The load of all requests.
+    /// The load of all waiting requests.
     pub(crate) all: Load,
-    /// The load of the sender's user.
+    /// The load of all requests by the sender's user.
     pub(crate) user: Load,
-    /// The load of the sender's listener; none for a blocked connection.
+    /// The load of the sender's listener; zero for a connection that blocks.
     pub(crate) listener: Load,
 }
 
-/// Refuses a request of load `new` if there is no room for it in `max`, or only room reserved for others.
+/// Refuses a request of load `new` if there is no room for it in `max`, or if the sender has its share of the room.
 pub(crate) fn ensure_share(taken: Taken, new: Load, max: Load) -> Result<(), Refusal> {
     let all = taken.all.plus(new);
     if all.places > max.places {
@@ -135,7 +135,7 @@ pub(crate) fn ensure_share(taken: Taken, new: Load, max: Load) -> Result<(), Ref
     if all.bytes > max.bytes {
         return Err(Refusal::BytesFull { max: max.bytes });
     }
-    // The free room includes the request's own place, so that rounding leaves no place unused where there are few.
+    // The request's own place counts as free here. Otherwise rounding would leave a place unused where there are few.
     let free = Load { places: max.places - taken.all.places, bytes: max.bytes - all.bytes };
     let fits = |own: Load, times: u64| {
         let own = own.plus(new);
@@ -147,7 +147,7 @@ pub(crate) fn ensure_share(taken: Taken, new: Load, max: Load) -> Result<(), Ref
         }
         Ok(())
     };
-    // A request with more bytes than belong to one place counts like several.
+    // A request with more bytes than a place's part of all bytes counts like several, so it is not a first one.
     let is_first = taken.listener.places == 0 && new.bytes <= max.bytes / max.places.max(1);
     if is_first {
         return fits(taken.user, FIRST_SHARE_OF_A_USER);
@@ -163,7 +163,7 @@ mod tests {
     const MAX: Load = Load { places: 65_536, bytes: 256 << 20 };
     const SMALL: Load = Load { places: 1, bytes: 1_100 };
 
-    /// The load of the requests that found room, of all and of each user.
+    /// The load of requests that found room, in all and for each user.
     struct Crowd {
         all: Load,
         users: Vec<Load>,
@@ -174,7 +174,7 @@ mod tests {
             Self { all: Load::NONE, users: vec![Load::NONE; users] }
         }
 
-        /// Sends one more request of `user` through a listener whose load is `own`.
+        /// Sends one more request by `user`, through a listener that has the load `own`.
         fn sends(&mut self, user: usize, own: &mut Load, new: Load) -> Result<(), Refusal> {
             let taken = Taken { all: self.all, user: self.users[user], listener: *own };
             ensure_share(taken, new, MAX)?;
@@ -196,8 +196,8 @@ mod tests {
         }
     }
 
-    /// A listener takes half, its user three quarters, and an eighth is left even if every connection of a user waits
-    /// once.
+    /// One listener gets half of the room, and its user three quarters. An eighth is left even if every other
+    /// connection of that user sends one request.
     #[test]
     fn nobody_takes_what_others_need() {
         let mut crowd = Crowd::new(3);
@@ -206,12 +206,12 @@ mod tests {
         assert_eq!(crowd.fills(0, SMALL), 1, "the first of a connection, where its user has three quarters");
         let connections = (0..).take_while(|_| crowd.sends(0, &mut { Load::NONE }, SMALL).is_ok()).count();
         assert_eq!((connections, crowd.free()), (8_191, 8_192));
-        // Another user gets its share of what is left, and so does a third.
+        // A second user gets its share of what is left, and so does a third.
         assert_eq!(crowd.fills(1, SMALL), 4_096);
         assert_eq!(crowd.fills(2, SMALL), 2_048);
     }
 
-    /// Requests with keys of a megabyte leave room for small ones, and for other users.
+    /// A user sends requests with keys of a megabyte. There is still room for small requests, and for other users.
     #[test]
     fn nobody_takes_the_bytes_that_others_need() {
         let large = Load { places: 1, bytes: 2 << 20 };
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(ensure_share(taken, more, MAX), Err(Refusal::BytesFull { max: MAX.bytes }));
     }
 
-    /// A node with few places gives all of them to connections that wait once.
+    /// A node has few places. Connections with one request each can use all of them.
     #[test]
     fn few_places_are_whole_ones() {
         for places in 0..7 {

@@ -2,7 +2,7 @@
 //!
 //! A queue belongs to a database and a name, whatever the key holds: it never moves. The outcome of a request is an
 //! [`Answer`], kept until the driver takes and sends it. No request is forgotten: it has a place in one queue, and a
-//! moment at which its wait ends. As long as a queue's lock is free, there is a moment at which that queue is checked.
+//! moment at which its wait ends. As long as a lock is free and has a queue, a look at that queue is planned.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -20,58 +20,60 @@ use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The number of entries for which an empty list keeps its memory.
+/// The number of entries up to which an emptied list keeps its memory.
 const SPARE_ENTRIES: usize = 1_024;
 
-/// The outcome of a waiting request.
+/// The outcome of a waiting request, as its client receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The owner was granted the lock.
     Granted {
-        /// The grant's token.
+        /// The token of the grant.
         token: Token,
-        /// The permit number.
+        /// The number of the permit; 0 for another mode.
         number: u16,
         /// The time waited, in milliseconds, rounded down: the lease began this long after the request arrived.
         waited_ms: u64,
     },
-    /// The owner's turn: the lock is free and reserved for it for a short time. The number is the permit's; 0 for
-    /// another mode.
+    /// The owner's turn has come: the lock is free, and reserved for it for a short time. The number is that of the
+    /// permit; 0 for another mode.
     Turn(u16),
-    /// The grants with this token are broken, as the client asked.
+    /// For a BREAK in slices: all grants with this token have ended.
     Broken(Token),
-    /// The wait failed: its time is over, or its owner withdrew it.
+    /// The wait failed, because its time is over or its owner withdrew it.
     TimedOut(Want),
     /// The request was refused.
     Refused(Refusal),
 }
 
-/// The queues of a node.
+/// The queues of a node, and the answers that are still to be sent.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    /// The queues, none of them empty.
+    /// The queue of each lock that has one; none is empty.
     pub(super) queues: Planned<Queue>,
     pub(super) places: BTreeMap<WaiterId, (u32, Arc<[u8]>, Place)>,
     pub(super) timeouts: BTreeSet<(BootTime, WaiterId)>,
-    /// The time before which no queue is checked: the node could not hand over.
+    /// The time before which the node looks at no queue: it could not grant when it last looked at one.
     pub(super) not_before: BootTime,
-    /// The load of the requests, and of the turns with reservations.
+    /// The load of the waiting requests and of the turns that have a reservation, by user.
     pub(super) loads: Loads,
     pub(super) turns: Load,
     pub(super) arrivals: u64,
-    /// The last arrival to dismiss, and the entry in the table of timeouts up to which requests have been dismissed.
+    /// While all requests are being dismissed: the number of the last arrival to dismiss, and the entry in `timeouts`
+    /// up to which requests were dismissed.
     pub(super) to_send_away: Option<(u64, (BootTime, WaiterId))>,
     pub(super) answers: BTreeMap<WaiterId, Answer>,
-    /// The requests with answers to send, in order. A client that is gone has none.
+    /// The requests whose answers are to be sent, in order. An entry without an answer belongs to a client that is
+    /// gone.
     pub(super) answered: VecDeque<WaiterId>,
     /// `lock.handoff-window`, in milliseconds.
     pub handoff_window_ms: u32,
-    /// See [`UNUSED_TURNS_MAX`].
+    /// The number of unused turns after which the longest wait comes first: see [`UNUSED_TURNS_MAX`].
     pub(crate) unused_turns_max: u32,
-    /// The largest number of requests that ever waited at a time.
+    /// The largest number of requests that have waited at one time, for INFO.
     most: usize,
     pub(super) timeouts_ever: u64,
-    /// The waiting times of served requests.
+    /// The times that served requests had waited, for INFO.
     pub waits: Times,
 }
 
@@ -98,23 +100,24 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Returns the load of the requests.
+    /// Returns the load of the waiting requests, by user.
     pub(crate) fn loads(&self) -> &Loads {
         &self.loads
     }
 
-    /// Returns the load of the turns with reservations.
+    /// Returns the load of the turns that have a reservation.
     pub(crate) fn turns(&self) -> Load {
         self.turns
     }
 
-    /// Refuses a request if `owner` has its maximum in the queue of `key`.
+    /// Refuses a request of `owner` if it already has the largest number of requests in the queue of `key`.
     pub fn room_for(&self, key: Key<'_>, owner: Owner<'_>) -> Result<(), Refusal> {
         let own = self.queue(key).map_or(0, |queue| queue.count_of(owner, OWNER_REQUESTS_MAX));
         if own < OWNER_REQUESTS_MAX { Ok(()) } else { Err(Refusal::OwnerQueueFull) }
     }
 
-    /// Adds `waiter` to the queue of `key`. Returns whether its owner is the first in the queue.
+    /// Adds `waiter` to the queue of `key`, at the place of its `ticket`. Returns whether its owner is the first in the
+    /// queue.
     pub fn join(&mut self, key: Key<'_>, waiter: Waiter, ticket: Option<Ticket>) -> bool {
         self.arrivals += 1;
         let arrival = self.arrivals;
@@ -130,12 +133,12 @@ impl Waiting {
         is_first
     }
 
-    /// Begins to dismiss all requests that wait now.
+    /// Begins to dismiss all requests that wait now, one after the other.
     pub(crate) fn send_all_away(&mut self) {
         self.to_send_away = (!self.places.is_empty()).then(|| (self.arrivals, (BootTime::default(), WaiterId(0))));
     }
 
-    /// Returns whether requests to dismiss may be left.
+    /// Returns whether requests may be left that are to be dismissed.
     pub fn sends_away(&self) -> bool {
         self.to_send_away.is_some()
     }
@@ -145,7 +148,7 @@ impl Waiting {
         self.push(client, answer);
     }
 
-    /// Removes and returns answers to send with their clients, each once and at most `count`.
+    /// Removes and returns at most `count` answers, each with the id of its client; the caller sends them.
     pub fn take_answers(&mut self, count: usize) -> Vec<(WaiterId, Answer)> {
         let mut taken = Vec::new();
         while taken.len() < count
@@ -166,22 +169,24 @@ impl Waiting {
         !self.answered.is_empty()
     }
 
-    /// Schedules a check of the queue of `key`, if there is one, by `when`; a check that is scheduled earlier stays.
+    /// Plans a look at the queue of `key`, if there is one, for `when` at the latest. A look that is planned earlier
+    /// stays.
     pub fn wake_at(&mut self, key: Key<'_>, when: BootTime) {
         self.queues.wake_at(key, when);
     }
 
-    /// Schedules a check of every queue now: the guard was armed or lifted, or databases were emptied or swapped.
+    /// Plans a look at every queue for now, because the guard was armed or lifted, or databases were emptied or
+    /// swapped.
     pub fn wake_all(&mut self) {
         self.queues.wake_all();
     }
 
-    /// Removes and returns the queue whose check has been due longest at `now`.
+    /// Removes the planned look that has been due longest at `now`, and returns the database and the name of its queue.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
         if now < self.not_before { None } else { self.queues.pop_due(now) }
     }
 
-    /// Returns the moment when the next queue is checked, or a request's time is over.
+    /// Returns the time of the next look at a queue, or of the end of a request's time if that is earlier.
     pub fn next_due(&self) -> Option<BootTime> {
         if self.sends_away() {
             return Some(BootTime::default());
@@ -196,55 +201,55 @@ impl Waiting {
         self.places.len()
     }
 
-    /// Returns whether there are neither requests nor reservations.
+    /// Returns whether the node has neither waiting requests nor reservations.
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// Returns the largest number of requests that ever waited at a time.
+    /// Returns the largest number of requests that have waited at one time.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// Returns the number of requests that waited until their time was over, since load.
+    /// Returns the number of requests whose time was over before they were served, since the module was loaded.
     pub fn timeouts(&self) -> u64 {
         self.timeouts_ever
     }
 
-    /// Returns the number of requests for the lock of `key`.
+    /// Returns the number of requests that wait for the lock of `key`.
     pub fn len_of(&self, key: Key<'_>) -> usize {
         self.queue(key).map_or(0, Queue::len)
     }
 
-    /// Returns the number of callers that wait for the lock of `key` behind those in the queue, in their clients, as
-    /// these report.
+    /// Returns the number of callers that wait in clients, behind the requests for the lock of `key`. The clients
+    /// report these numbers.
     pub fn behind(&self, key: Key<'_>) -> u64 {
         self.queue(key).map_or(0, Queue::behind)
     }
 
-    /// Iterates over the requests for the lock of `key`, in order.
+    /// Iterates over the requests that wait for the lock of `key`, in order.
     pub fn of(&self, key: Key<'_>) -> impl Iterator<Item = &Waiter> {
         self.queue(key).into_iter().flat_map(Queue::iter)
     }
 
-    /// Returns the name of the lock of `key` as its queue has it, if there is one.
+    /// Returns the name of `key` as its queue shares it, if it has one.
     #[inline(always)]
     pub(crate) fn share_name(&mut self, key: Key<'_>) -> Option<Arc<[u8]>> {
         self.queues.share(key)
     }
 
-    /// Returns the number of searches for a queue by the bytes of its lock's name.
+    /// Returns the number of times that a queue was searched for by the bytes of a name, for tests.
     #[cfg(test)]
     pub(crate) fn searches(&self) -> usize {
         self.queues.searches()
     }
 
-    /// Iterates over the locks of `db` that have a queue.
+    /// Iterates over the names of the database `db` whose locks have a queue.
     pub fn names(&self, db: u32) -> impl Iterator<Item = &[u8]> {
         self.queues.names(db)
     }
 
-    /// Iterates over the reservations of the lock of `key`, some of which may have just ended: owner, mode and end.
+    /// Iterates over the reservations of the lock of `key`: owner, mode and end. Some may have just ended.
     pub fn kept(&self, key: Key<'_>) -> impl Iterator<Item = (&[u8], Mode, BootTime)> {
         self.queue(key).into_iter().flat_map(|queue| queue.kept.iter())
     }
@@ -254,13 +259,13 @@ impl Waiting {
         self.queue(key).is_some()
     }
 
-    /// Returns the longest lease that `owner` asks for in this mode in the queue of `key`.
+    /// Returns the longest lease that `owner` asks for in `mode`, among its requests in the queue of `key`.
     pub(crate) fn longest_ttl(&self, key: Key<'_>, owner: Owner<'_>, mode: Mode) -> Option<Ttl> {
         self.queue(key)?.longest_ttl(owner, mode, false)
     }
 
-    /// Returns the mode in which `owner` may have the lock of `key` if it asks at `now`, compatible with the modes
-    /// `held`. `None` if others hold it, or are ahead of it.
+    /// Returns the mode in which `owner` may have the lock of `key` if it asks at `now`. It is compatible with `held`,
+    /// the modes of the holders. `None` if others hold it, or come before it.
     #[inline]
     pub(crate) fn claim(
         &mut self,
@@ -285,12 +290,13 @@ impl Waiting {
         self.queue(key)?.kept.first().filter(|(_, until)| now <= *until)
     }
 
-    /// Returns the mode in which the lock of `key` is reserved for `owner`; the reservation may have just ended.
+    /// Returns the mode in which the lock of `key` is reserved for `owner`, if it is. The reservation may have just
+    /// ended.
     pub(crate) fn turn_of(&self, key: Key<'_>, owner: Owner<'_>) -> Option<Mode> {
         self.queue(key)?.kept.mode_of(owner)
     }
 
-    /// Returns whether the lock of `key` is reserved for any owner but `owner` at `now`.
+    /// Returns whether the lock of `key` is reserved at `now` for another owner than `owner`.
     pub(crate) fn is_kept_for_others(&self, key: Key<'_>, owner: Owner<'_>, now: BootTime) -> bool {
         self.kept(key).any(|(kept_for, _, until)| now <= until && *kept_for != *owner.bytes())
     }
@@ -302,26 +308,26 @@ impl Waiting {
     }
 
     /// Iterates over the owners of requests that need not wait for those before them: when such a request arrived, its
-    /// owner held the lock together with others, or had the turn. Adds the owner of the next request, which may hold a
-    /// lock that came to the key since.
+    /// owner held the lock together with others, or had the turn. Also over the owner of the next request, which may
+    /// hold a lock that came to the key since.
     pub(crate) fn owners_at_hand(&self, key: Key<'_>) -> impl Iterator<Item = Owner<'_>> {
         let queue = self.queue(key);
         let next = queue.and_then(|queue| queue.first(self.unused_turns_max)).map(Waiter::owner);
         queue.into_iter().flat_map(Queue::owners_at_hand).chain(next)
     }
 
-    /// Removes an empty queue.
+    /// Removes the queue of `key` if it is empty.
     pub(crate) fn tidy(&mut self, key: Key<'_>) {
         if !self.queues.remove_if(key, Queue::is_empty) {
             return;
         }
-        // After a rush of answers the list still has its size.
+        // Many answers at once make the list large, so its memory is freed here.
         if self.answered.is_empty() {
             self.answered.shrink_to(SPARE_ENTRIES);
         }
     }
 
-    /// Ends the reservations that were not used in time.
+    /// Ends the reservations of the lock of `key` that were not used in time.
     pub(super) fn end_turns_over(&mut self, key: Key<'_>, now: BootTime) {
         if self.queue(key).is_none_or(|queue| queue.kept.is_empty()) {
             return;
@@ -334,8 +340,8 @@ impl Waiting {
         self.tidy(key);
     }
 
-    /// Notes that the first request left its queue. The queue is checked if the next request may join the holders of a
-    /// joint lock, or if only its own turn blocks the lock.
+    /// Notes that the first request of a queue left it. Plans a look at the queue if the next request may be able to
+    /// get the lock: to join the holders of a joint lock, or because only its own reservation blocks it.
     pub(super) fn first_left(&mut self, key: Key<'_>) {
         let unused_max = self.unused_turns_max;
         let may_have_it = |queue: &Queue| {
@@ -346,17 +352,17 @@ impl Waiting {
         }
     }
 
-    /// Ends the reservation for `owner`; returns whether there was one.
+    /// Ends the reservation of the lock of `key` for `owner`; returns whether there was one.
     pub(super) fn end_turn(&mut self, key: Key<'_>, owner: Owner<'_>) -> bool {
         self.change_turns(key, |queue| queue.kept.end(owner.bytes())).unwrap_or(false)
     }
 
-    /// Ends all reservations.
+    /// Ends all reservations of the lock of `key`.
     pub(super) fn end_turns(&mut self, key: Key<'_>) {
         self.change_turns(key, |queue| queue.kept.end_all());
     }
 
-    /// Changes the reservations of the lock of `key`, if it has a queue, and counts their load.
+    /// Changes the reservations of the lock of `key`, if it has a queue, and updates their load.
     pub(super) fn change_turns<T>(&mut self, key: Key<'_>, change: impl FnOnce(&mut Queue) -> T) -> Option<T> {
         let queue = self.queues.get_mut(key)?;
         let before = queue.kept.load(key.name);
@@ -370,14 +376,14 @@ impl Waiting {
         self.answered.push_back(id);
     }
 
-    /// Removes `waiter`, which left the queue of `key`, from the tables.
+    /// Removes `waiter`, which left the queue of the lock `name`, from the tables of all requests.
     pub(super) fn unlist(&mut self, name: &[u8], waiter: &Waiter) {
         self.loads.remove(waiter.user, waiter.load(name));
         self.places.remove(&waiter.id);
         self.timeouts.remove(&(waiter.until, waiter.id));
     }
 
-    // Inlined: nearly always nobody waits for any lock, which is one comparison.
+    // Inlined because nearly always nobody waits for any lock, and then this is one comparison.
     #[inline(always)]
     pub(super) fn queue(&self, key: Key<'_>) -> Option<&Queue> {
         self.queues.get(key)

@@ -1,6 +1,6 @@
 //! Clients that watch locks: each is answered once, as soon as the lock is not in the state that the client knows.
 //!
-//! They are in no queue and delay nobody. Watchers with the same known state of a lock are checked together, so a
+//! Watchers are in no queue and delay nobody. Watchers that know the same state of a lock are checked together, so a
 //! thousand watchers of one lock cost its holder as little as one. None is forgotten: a watcher has a moment at which
 //! its time is over. Its lock is checked after every change, and when the known lease ends.
 
@@ -16,7 +16,7 @@ use crate::request::Known;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// A client that watches.
+/// A client that waits for a change of a lock (LOCK.WATCH).
 #[derive(Clone, Debug)]
 pub(crate) struct Watcher {
     db: u32,
@@ -27,16 +27,16 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Returns the load of a watcher of the lock `name`.
+    /// Returns the load of a watcher of the lock `name`, in places and bytes.
     pub(crate) fn load(name: &[u8]) -> Load {
         Load::of_entry(true, &[name]).plus(Load::of_blocked(name))
     }
 }
 
-/// The watchers of a node.
+/// The watchers of a node, by the lock that they watch.
 #[derive(Clone, Debug, Default)]
 pub struct Watching {
-    /// The watchers of each lock, by their known state; none is empty.
+    /// The watchers of each lock, by the state that they know; no set is empty.
     locks: Planned<BTreeMap<Known, BTreeSet<WaiterId>>>,
     watchers: BTreeMap<WaiterId, Watcher>,
     timeouts: BTreeSet<(BootTime, WaiterId)>,
@@ -44,7 +44,7 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Returns the load of the watchers.
+    /// Returns the load of the watchers, by user.
     pub(crate) fn loads(&self) -> &Loads {
         &self.loads
     }
@@ -54,7 +54,7 @@ impl Watching {
         self.watchers.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the node has no watchers.
     pub fn is_empty(&self) -> bool {
         self.watchers.is_empty()
     }
@@ -65,20 +65,20 @@ impl Watching {
         !self.watchers.is_empty() && self.locks.get(key).is_some()
     }
 
-    /// Returns the name of the lock of `key` as its watchers have it, if there are any.
+    /// Returns the name of `key` as its watchers share it, if it has any.
     #[inline(always)]
     pub(crate) fn share_name(&mut self, key: Key<'_>) -> Option<Arc<[u8]>> {
         self.locks.share(key)
     }
 
-    /// Returns the number of searches for watchers by the bytes of their lock's name.
+    /// Returns the number of times that watchers were searched for by the bytes of a name, for tests.
     #[cfg(test)]
     pub(crate) fn searches(&self) -> usize {
         self.locks.searches()
     }
 
-    /// Adds the client `id` of `user` as a watcher of the lock of `key` until `until`. Its known state is true until
-    /// `look`, if nothing happens before.
+    /// Adds the client `id` of `user` as a watcher of the lock of `key` until `until`. The lock stays in the state that
+    /// the client knows until `look`, if no command changes it.
     pub(crate) fn join(
         &mut self,
         key: Key<'_>,
@@ -113,8 +113,8 @@ impl Watching {
         true
     }
 
-    /// Removes and returns at most `count` watchers of the lock of `key` whose known state differs from `held` at
-    /// `now`; the caller answers them. If others are left, the lock is checked again soon.
+    /// Removes and returns at most `count` watchers of the lock of `key` that know another state than that of `held` at
+    /// `now`. The caller answers them. If others are left, the lock is checked again soon.
     pub(crate) fn take_told(
         &mut self,
         key: Key<'_>,
@@ -158,33 +158,33 @@ impl Watching {
         gone
     }
 
-    /// Removes and returns the watcher whose time has been over longest at `now`.
+    /// Removes and returns the watcher whose time ended first, if it is over at `now`.
     pub(crate) fn take_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         let &(_, id) = self.timeouts.first().filter(|(until, _)| now > *until)?;
         self.leave(id);
         Some(id)
     }
 
-    /// Notes that the lock of `key` may have changed.
+    /// Notes that the lock of `key` may have changed, so that its watchers are checked.
     #[inline]
     pub(crate) fn wake(&mut self, key: Key<'_>) {
-        // Mostly nobody watches anything.
+        // This comes first because mostly nobody watches anything.
         if !self.is_empty() {
             self.locks.wake_at(key, BootTime::default());
         }
     }
 
-    /// Notes that every lock may have changed.
+    /// Notes that every lock may have changed, so that all watchers are checked.
     pub(crate) fn wake_all(&mut self) {
         self.locks.wake_all();
     }
 
-    /// Removes and returns the lock whose check has been due longest at `now`.
+    /// Removes the planned check that has been due longest at `now`, and returns the database and the name of its lock.
     pub(crate) fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
         self.locks.pop_due(now)
     }
 
-    /// Returns the moment when the next lock is checked, or a watcher's time is over.
+    /// Returns the time of the next check of a lock, or of the end of a watcher's time if that is earlier.
     pub fn next_due(&self) -> Option<BootTime> {
         if self.is_empty() {
             return None;
@@ -193,7 +193,7 @@ impl Watching {
         self.locks.next_due().into_iter().chain(timeout).min()
     }
 
-    /// Schedules a check right after the end of a known lease.
+    /// Plans a check of the lock of `key` right after `end`, when the lease that watchers know ends.
     fn plan(&mut self, key: Key<'_>, end: BootTime) {
         if end < BootTime::MAX {
             self.locks.wake_at(key, end.plus_us(1));

@@ -295,8 +295,8 @@ fn a_break_whose_lock_goes_away_is_refused() {
     assert!(matches!(told[..], [(_, Answer::Refused(Refusal::BreakCutShort))]), "{told:?}");
 }
 
-/// A script or transaction cannot wait. Its BREAK ends the grants if one step may end all of them; otherwise it is refused
-/// and ends none.
+/// A script or transaction cannot wait. Its BREAK ends the grants if one step may end all of them; otherwise it is
+/// refused and ends none.
 #[test]
 fn who_cannot_be_blocked_breaks_no_more_than_one_slice() {
     let (mut key, token) = with_one_token(ENDED_A_STEP_MAX + 1);
