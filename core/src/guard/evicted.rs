@@ -1,4 +1,4 @@
-//! Locks that the server evicted to make room: their keys are free, but their holders do not know.
+//! Locks that the server evicted to make room: their keys are free, but their holders do not know it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,30 +9,32 @@ use crate::request::Owner;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// The part of an evicted lock that is remembered.
+/// The part of an evicted lock that the node remembers.
 #[derive(Clone, Debug)]
 pub struct Evictee {
-    /// The only owner; empty if there are several.
+    /// The owner, if it was the only one; empty if several held the lock.
     holder: Box<[u8]>,
-    /// The end of its last lease.
+    /// The time at which the last lease ends.
     pub(crate) end: BootTime,
 }
 
 impl Evictee {
-    /// Returns the remembered part of `lock`.
+    /// Returns the part of `lock` that the node remembers.
     pub fn of(lock: &Lock) -> Self {
-        // With several holders none may acquire it: the others may still hold it.
+        // If several owners held it, no owner may acquire it: another may still hold it.
         let holder = if lock.len() == 1 { lock.first().owner() } else { &[] };
         Self { holder: holder.into(), end: lock.end() }
     }
 }
 
-/// Evicted locks that may still be held, each with its only owner (if there is one) and its end.
+/// Evicted locks that may still be held, by database and name. Each with its owner (empty if there were several) and
+/// the end of its last lease.
 #[derive(Clone, Debug, Default)]
 pub struct Evicted(HashMap<(u32, Box<[u8]>), (Box<[u8]>, BootTime)>);
 
 impl Evicted {
-    /// Notes that `lock` was evicted from `key`. An earlier evicted lock of that key may still be held too.
+    /// Notes that `lock` was evicted from `key`. If an earlier lock of that key was evicted too, it may also still be
+    /// held.
     pub fn note(&mut self, Key { db, name }: Key<'_>, lock: Evictee, now: BootTime) {
         let Evictee { holder, end } = lock;
         let (held_by, until) = self.0.entry((db, name.into())).or_insert_with(|| (holder.clone(), end));
@@ -46,13 +48,14 @@ impl Evicted {
         }
     }
 
-    /// Returns until when only the evicted lock's holder may acquire `key`, if `owner` is not that holder.
+    /// Returns until when `owner` may not acquire `key`, because another owner may hold the evicted lock; `None` if it
+    /// may.
     fn bars(&self, Key { db, name }: Key<'_>, owner: Owner<'_>, now: BootTime) -> Option<BootTime> {
         let (holder, deadline) = self.0.get(&(db, Box::from(name)))?;
         (**holder != *owner.bytes() && now <= *deadline).then_some(*deadline)
     }
 
-    /// Refuses `owner` the lock of `key` while another owner's evicted lock bars it.
+    /// Refuses `owner` the lock of `key` while another owner may hold the evicted one.
     #[inline(always)]
     pub fn ensure_open(&self, key: Key<'_>, owner: Owner<'_>, now: BootTime) -> Result<(), Refusal> {
         if self.0.is_empty() { Ok(()) } else { self.ensure_not_barred(key, owner, now) }
@@ -66,8 +69,8 @@ impl Evicted {
         }
     }
 
-    /// Notes that the lock of `key` was released or broken. If its owner also held the evicted lock (`is_owner`), that
-    /// lock is forgotten.
+    /// Notes that the lock of `key` was released or broken. If `is_owner` returns true for the owner of the evicted
+    /// lock, nobody holds that any longer either.
     #[inline(always)]
     pub fn given_up(&mut self, key: Key<'_>, is_owner: impl FnOnce(&[u8]) -> bool) {
         if !self.0.is_empty() {
@@ -84,17 +87,17 @@ impl Evicted {
         }
     }
 
-    /// Removes locks that have ended.
+    /// Removes the evicted locks whose leases are over at `now`.
     pub fn sweep(&mut self, now: BootTime) {
         self.0.retain(|_, (_, deadline)| now <= *deadline);
     }
 
-    /// Returns the number of locks.
+    /// Returns the number of evicted locks that may still be held.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether no evicted lock may still be held.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -135,7 +138,8 @@ mod tests {
         assert!(evicted.is_empty());
     }
 
-    /// A lock was evicted, acquired again by its holder, and evicted again: the later end counts.
+    /// A lock is evicted, acquired again by its holder, and evicted again. Others are kept out until the later of both
+    /// ends.
     #[test]
     fn the_later_end_of_two_that_were_evicted_counts() {
         let evictee = |holder: &str, end| Evictee { holder: holder.as_bytes().into(), end: at(end).boot };

@@ -4,7 +4,7 @@ use crate::guard::Guard;
 use crate::lock::deadlines::Detached;
 use crate::values::time::BootTime;
 
-/// Live locks that were dropped, until it is clear whether they are loaded again.
+/// Live locks that a flush dropped, until it is clear whether they are loaded again.
 #[derive(Clone, Debug)]
 pub struct Flush {
     /// The guard as it was before the flush.
@@ -13,13 +13,14 @@ pub struct Flush {
 }
 
 impl Flush {
-    /// Returns database, name and end of every dropped lock. The flush was a reload if all of them are back and end no
-    /// earlier.
+    /// Returns database, name and end of every dropped lock. If all of them are back and end no earlier, the flush was
+    /// a reload.
     pub fn locks(&self) -> impl Iterator<Item = (u32, &[u8], BootTime)> {
         self.dropped.iter().flat_map(Detached::locks)
     }
 
-    /// Returns the entries of the dropped locks: a million of them take a while to free.
+    /// Returns the deadlines of the dropped locks. To free a million of them takes a while, so the caller may do it in
+    /// another thread.
     pub fn into_dropped(self) -> Vec<Detached> {
         self.dropped
     }

@@ -1,8 +1,8 @@
-//! The restart guard: a node that may have forgotten grants refuses until they have all ended.
+//! The restart guard: a node that may have forgotten grants refuses new ones until all of them have ended.
 //!
-//! While it is armed, the node grants no lock, and extends none that it cannot vouch for. It can vouch for a lock that
-//! it granted itself after the guard's cause arose. New causes take the later end; only an operator ends the guard
-//! early. It is a value without a clock: `now` is handed in.
+//! While it is armed, the node grants no lock. It extends only locks that it granted itself after the guard's cause
+//! arose, because it is sure of those. If further causes arise, the latest end counts; only an operator ends the guard
+//! early. The guard is a value without a clock: `now` is handed in.
 
 pub mod evicted;
 pub mod flush;
@@ -25,30 +25,30 @@ pub struct Armed {
     pub cause: Cause,
 }
 
-/// A guard as it is in the state file. The end of an operator's guard is rounded up to a whole second there, so most
-/// guards armed right after it need no further write.
+/// A guard as it is in the state file. There the end of an operator's guard is rounded up to a whole second, so that an
+/// operator who arms it again right after seldom causes another write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedGuard {
     /// The guard.
     pub armed: Armed,
-    /// The milliseconds that were left at the time of writing.
+    /// The milliseconds that were left when it was written, for a start on another boot.
     pub left_ms: u64,
 }
 
 impl Armed {
-    /// Returns whether locks in memory from before its cause are doubtful.
+    /// Returns whether locks in memory from before the guard's cause are doubtful.
     pub fn doubts_locks(&self) -> bool {
         self.since != BootTime::default()
     }
 }
 
-/// The guard of a node: armed or not.
+/// The guard of a node, armed or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guard(Option<Armed>);
 
 impl Guard {
-    /// Arms the guard for a cause that arose at `now`, until `until` at least. A flush or an eviction makes no
-    /// surviving lock doubtful: locks in memory are as certain as before.
+    /// Arms the guard for `cause`, which arose at `now`, until `until` at least. A flush or an eviction does not make
+    /// the locks that survive it doubtful.
     pub fn arm(&mut self, cause: Cause, now: BootTime, until: BootTime) {
         let before = self.armed(now);
         let (until, later) = match before {
@@ -60,42 +60,42 @@ impl Guard {
         self.0 = Some(Armed { until, since, cause: later });
     }
 
-    /// Restores the guard of an earlier incarnation, which would still be armed.
+    /// Arms the guard as an earlier incarnation left it.
     pub fn restore(&mut self, armed: Armed) {
         self.0 = Some(armed);
     }
 
-    /// Moves a guard of another boot to this one. The times of its causes are unknown here, so every lock from before
-    /// `now` counts as older.
+    /// Adapts a guard that was armed on another boot. The times of its causes mean nothing here, so every lock from
+    /// before `now` counts as older than they are.
     pub fn since_now(&mut self, now: BootTime) {
         if let Some(armed) = self.0.as_mut().filter(|armed| armed.doubts_locks()) {
             armed.since = now;
         }
     }
 
-    /// Ends the guard: an operator says that nothing was forgotten.
+    /// Ends the guard, because an operator says that nothing was forgotten.
     pub fn lift(&mut self) {
         self.0 = None;
     }
 
-    /// Returns the guard at `now`, or `None` if the node serves.
+    /// Returns the guard if it is armed at `now`; `None` if the node may grant.
     pub fn armed(&self, now: BootTime) -> Option<Armed> {
         self.0.filter(|armed| now <= armed.until)
     }
 
-    /// Returns the milliseconds until the node serves, rounded up; 0 if it does.
+    /// Returns the milliseconds until the guard ends, rounded up; 0 if it is not armed.
     pub fn left_ms(&self, now: BootTime) -> u64 {
         self.armed(now).map_or(0, |armed| armed.until.ms_since_rounded_up(now).max(1))
     }
 
-    /// Returns the part that a later incarnation must know, or `None` if there is none.
+    /// Returns the guard as it goes into the state file; `None` if it is not armed at `now`.
     pub fn saved(&self, now: BootTime) -> Option<SavedGuard> {
         let armed = self.armed(now)?;
         let until = if armed.cause == Cause::Operator { armed.until.whole_second() } else { armed.until };
         Some(SavedGuard { armed: Armed { until, ..armed }, left_ms: until.ms_since_rounded_up(now).max(1) })
     }
 
-    /// Refuses while the guard is armed.
+    /// Refuses while the guard is armed, and says for how long.
     pub fn ensure_open(&self, now: BootTime) -> Result<(), Refusal> {
         match self.armed(now) {
             Some(armed) => Err(Refusal::Guarded { left_ms: self.left_ms(now), cause: armed.cause }),
@@ -105,7 +105,7 @@ impl Guard {
 }
 
 /// Returns how long a node that may have forgotten everything must refuse, in milliseconds. `outstanding_ttl_ms` is the
-/// longest lease that it can have granted.
+/// longest lease that it can have granted, `skew_ms` how far clocks may differ.
 pub fn guard_ms(outstanding_ttl_ms: u32, skew_ms: u32) -> u32 {
     let ms = u64::from(outstanding_ttl_ms)
         + (u64::from(outstanding_ttl_ms) * DRIFT_PERCENT).div_ceil(100)
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn length_covers_the_longest_lease_with_drift_and_skew() {
-        // (longest lease, skew, guard)
+        // (longest lease, allowed difference of clocks, length of the guard), all in ms
         for (outstanding, skew, expected) in
             [(60_000, 2_000, 62_600), (1, 0, 2), (100, 0, 101), (86_400_000, 60_000, 87_324_000)]
         {
@@ -143,8 +143,8 @@ mod tests {
         assert_eq!((guard.ensure_open(ms(30)), guard.left_ms(ms(30))), (Ok(()), 0));
     }
 
-    /// Every sequence of up to four causes with small times. The end is never before any cause's own, moves only away
-    /// until it has passed, and `since` is the latest cause that makes locks doubtful.
+    /// Tries every sequence of up to four causes with small times. The guard never ends before any cause's own end. Its
+    /// end only moves away until it has passed, and `since` is that of the latest cause that makes locks doubtful.
     #[test]
     fn every_small_sequence_of_causes() {
         fn go(guard: Guard, now: u64, ends: &[u64], depth: usize) {

@@ -1,26 +1,26 @@
-//! The longest lease that may still run: `lock.max-ttl`, a larger value of an earlier incarnation, or that of the
-//! node's master.
+//! The longest lease that may still run. It is the maximum of `lock.max-ttl`, of a larger value that an earlier
+//! incarnation had, and of the leases that the node's master grants.
 
 use crate::guard::guard_ms;
 use crate::values::limits::MAX_TTL_LIMIT_MS;
 use crate::values::time::BootTime;
 
-/// The master whose grants the node has to answer for beside its own.
+/// The master whose grants may also still run, beside the node's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Master {
     /// No master: the node itself is one.
     Myself,
     /// A master that has not said yet how long its leases may be: each can be of the maximum length.
     Silent,
-    /// A master that said how long its leases may be. That does not shrink with time, because the master continues to
-    /// grant.
+    /// A master that said how long its leases may be. While the node follows it, this value stays, because the master
+    /// continues to grant.
     Told,
 }
 
 impl Master {
     const ALL: [Master; 3] = [Master::Myself, Master::Silent, Master::Told];
 
-    /// Returns the word for this in the state file.
+    /// Returns the word by which the state file says this.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Myself => "none",
@@ -29,48 +29,50 @@ impl Master {
         }
     }
 
-    /// Parses a word of the state file.
+    /// Parses the state file's word.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|master| master.word() == word)
     }
 }
 
-/// The longest lease of this node, counting those of earlier incarnations and of its master.
+/// The longest lease that may still run, of this node's grants, those of earlier incarnations and those of its master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutstandingTtl {
     ms: u32,
-    /// The time until which an earlier incarnation's larger value counts.
+    /// The time until which an earlier incarnation's larger value, `ms`, counts.
     until: BootTime,
     present_ms: u32,
-    /// The longest lease seen in this incarnation.
+    /// The longest lease seen in this incarnation, in milliseconds.
     seen_ms: u32,
     master: Master,
-    /// The longest lease of a master that said so.
+    /// The longest lease that the master named, in milliseconds.
     told_ms: u32,
 }
 
 impl OutstandingTtl {
-    /// Creates the value for a node that grants up to `present_ms`. Leases of up to `earlier_ms` may still run at
-    /// `now`.
+    /// Creates the value for a node that grants leases of up to `present_ms`. Leases of up to `earlier_ms` may still
+    /// run at `now`.
     pub fn new(earlier_ms: u32, present_ms: u32, skew_ms: u32, now: BootTime) -> Self {
         let ms = earlier_ms.max(present_ms);
         let until = now.plus_ms(guard_ms(ms, skew_ms));
         Self { ms, until, present_ms, seen_ms: present_ms, master: Master::Myself, told_ms: 0 }
     }
 
-    /// Notes that a lease of `ms` was loaded or replicated, and may still run.
+    /// Notes that a lease of `ms` milliseconds was loaded or replicated, and may still run.
     pub fn raise(&mut self, ms: u32, skew_ms: u32, now: BootTime) {
         let seen_ms = self.seen_ms.max(ms);
         *self = Self { seen_ms, ..self.anew(self.own_ms(now).max(ms), skew_ms, now) };
     }
 
-    /// Notes that the node follows a master. Its leases may be this long, in milliseconds; `None` if it has not said.
+    /// Notes that the node follows a master, whose leases may have up to `told_ms` milliseconds; `None` if the master
+    /// has not said.
     pub fn follow(&mut self, told_ms: Option<u32>) {
         self.master = if told_ms.is_some() { Master::Told } else { Master::Silent };
         self.told_ms = told_ms.unwrap_or(0);
     }
 
-    /// Makes the node the master at `now`: its master's possible grants may still run from then on.
+    /// Notes that the node becomes a master at `now`. Leases of its former master may still run, and count from then
+    /// on.
     pub fn lead(&mut self, skew_ms: u32, now: BootTime) {
         *self = Self { seen_ms: self.seen_ms, ..Self::new(self.ms(now), self.present_ms, skew_ms, now) };
     }
@@ -82,27 +84,28 @@ impl OutstandingTtl {
         *self = Self { seen_ms: self.seen_ms, ..self.anew(ms, skew_ms, now) };
     }
 
-    /// Returns whether leases that the node has not seen count at `now`: a [`lift`](Self::lift) would lower the value.
+    /// Returns whether leases that the node has not seen count at `now`, so that [`lift`](Self::lift) would lower the
+    /// value.
     pub fn counts_unseen(&self, now: BootTime) -> bool {
         self.own_ms(now) > self.seen_ms
     }
 
-    /// Returns a new value with the same master, whose largest lease is `ms` from `now` on.
+    /// Returns a new value with the same master. Its longest lease is `ms` milliseconds, from `now` on.
     fn anew(&self, ms: u32, skew_ms: u32, now: BootTime) -> Self {
         Self { master: self.master, told_ms: self.told_ms, ..Self::new(ms, self.present_ms, skew_ms, now) }
     }
 
-    /// Returns `lock.max-ttl`, in milliseconds.
+    /// Returns the longest lease that the node grants now (`lock.max-ttl`), in milliseconds.
     pub fn present_ms(&self) -> u32 {
         self.present_ms
     }
 
-    /// Returns the master whose grants count, and whether it said how long they may be.
+    /// Returns which master's grants count, and whether it named its longest lease.
     pub fn master(&self) -> Master {
         self.master
     }
 
-    /// Returns the longest lease that may still run at `now`, in milliseconds.
+    /// Returns the longest lease that may still run at `now`, in milliseconds, for the guard.
     pub fn ms(&self, now: BootTime) -> u32 {
         match self.master {
             Master::Myself => self.own_ms(now),
@@ -131,8 +134,8 @@ mod tests {
         assert_eq!(OutstandingTtl::new(50, 100, 0, ms(0)).ms(ms(0)), 100);
     }
 
-    /// A master's leases are 10 s long, the replica's own 100 ms. The link is down for a minute, during which the
-    /// master continues to grant; then the replica is promoted.
+    /// The master grants leases of 10 s, and the replica itself of 100 ms. The replica loses its master for a minute,
+    /// while the master continues to grant. After the promotion the guard must last as long as the master's leases.
     #[test]
     fn what_a_master_told_counts_as_long_as_it_is_followed_and_for_a_guard_after() {
         let mut outstanding = OutstandingTtl::new(0, 100, 0, ms(0));

@@ -1,9 +1,9 @@
-//! Hash slots of a cluster: which of them this node has served without interruption, and in which it may have to refuse
-//! locks.
+//! The hash slots of a cluster: which of them this node has served without interruption, and in which it has to refuse
+//! locks for a while.
 //!
 //! An imported slot brings its locks along. A slot may also be given to the node without them: its master died, or an
 //! operator assigned it. Then leases may still run that are unknown here, and the locks of that slot alone are guarded
-//! until all have ended. The same applies if the locks of one slot are dropped together.
+//! until all have ended. The locks of a slot are also guarded if a flush of that slot drops them together.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -42,13 +42,13 @@ impl Default for SlotSet {
 }
 
 impl SlotSet {
-    /// Adds these slots; numbers that are not slots are ignored.
+    /// Adds the slots of this range; numbers above the last slot are ignored.
     pub fn insert(&mut self, slots: RangeInclusive<u16>) {
         let (first, last) = (usize::from(*slots.start()), usize::from((*slots.end()).min(CLUSTER_SLOTS - 1)));
         if first > last {
             return;
         }
-        // A word of 64 slots at a time, since nodes have ranges of thousands.
+        // Works on 64 slots at a time, because nodes have ranges of thousands.
         for n in first / 64..=last / 64 {
             let from = if n == first / 64 { first % 64 } else { 0 };
             let to = if n == last / 64 { last % 64 } else { 63 };
@@ -67,31 +67,32 @@ impl SlotSet {
     }
 }
 
-/// The findings of reading the cluster's slots.
+/// The result of reading which slots the node serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gained {
-    /// Slots whose earlier tokens this node does not know: it now serves them, or begins to import them.
+    /// The number of slots whose earlier tokens this node does not know: it now serves them, or begins to import them.
     pub unknown: usize,
-    /// Slots among these that came without their locks: they are guarded.
+    /// The number of those slots that came without their locks, so that they are guarded.
     pub guarded: usize,
 }
 
-/// The slots of a node; empty outside a cluster.
+/// The slots that a node of a cluster serves, and their guards. Empty outside a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Slots(Option<Box<InCluster>>);
 
 #[derive(Clone, Debug, Default)]
 struct InCluster {
     served: SlotSet,
-    /// Slots being imported key by key, when last read.
+    /// The slots that the node was importing key by key when it last read them.
     imported: SlotSet,
-    /// Slots on their way here in one step.
+    /// The slots that are coming to this node in one step, with their locks.
     arriving: SlotSet,
-    /// True if the slots found next are covered by the guard of the whole node.
+    /// True if the guard of the whole node covers the slots that it gains next.
     covered: bool,
-    /// The end of each guarded slot, whose locks unknown owners may hold until then.
+    /// The end of the guard of each guarded slot. Until then owners unknown to the node may hold its locks.
     guards: BTreeMap<u16, BootTime>,
-    /// Slots in which live locks were deleted for an unknown reason, each with the end of the last of these locks.
+    /// The slots in which live locks were deleted for a reason that is not yet known. Each with the end of the last
+    /// lease among these locks.
     dropped: BTreeMap<u16, BootTime>,
 }
 
@@ -113,27 +114,27 @@ impl InCluster {
 }
 
 impl Slots {
-    /// Notes that the node is part of a cluster. The proof of its start, or its guard, covers the slots that it has
-    /// already.
+    /// Notes that the node is part of a cluster. The slots that it serves already need no guard of their own: its start
+    /// proves that it knows their locks, or it is guarded as a whole.
     pub fn begin(&mut self) {
         self.0 = Some(Box::default());
         self.cover();
     }
 
-    /// Returns whether `owned` equals the slots that the node served when they were last read.
+    /// Returns whether `owned` are exactly the slots that the node served when it last read them.
     pub(crate) fn serves_just(&self, owned: &SlotSet) -> bool {
         self.0.as_ref().is_some_and(|cluster| cluster.served == *owned)
     }
 
-    /// Notes that the node is guarded as a whole for what it now takes over: the slots found next need no guard of
-    /// their own.
+    /// Notes that the guard of the whole node covers what it now takes over. So the slots that it gains next need no
+    /// guard of their own.
     pub fn cover(&mut self) {
         if let Some(slots) = &mut self.0 {
             slots.covered = true;
         }
     }
 
-    /// Notes that these slots are on their way here in one step with their locks, or no longer are.
+    /// Notes that these slots are coming to this node in one step with their locks (true), or no longer are (false).
     pub fn arriving(&mut self, slots: RangeInclusive<u16>, are_on_their_way: bool) {
         if let Some(known) = &mut self.0 {
             for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
@@ -142,7 +143,8 @@ impl Slots {
         }
     }
 
-    /// Notes that these slots have come in one step with their locks: the node serves them from now on.
+    /// Notes that these slots have come to this node in one step with their locks. It serves them from now on, without
+    /// a guard.
     pub fn came(&mut self, slots: RangeInclusive<u16>) {
         if let Some(known) = &mut self.0 {
             for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
@@ -152,7 +154,7 @@ impl Slots {
         }
     }
 
-    /// Notes that the node serves the slots `owned` at `now`, and imports those of `imported`. Slots gained without
+    /// Notes that at `now` the node serves the slots `owned`, and is importing `imported`. Slots that it gained without
     /// their locks are guarded until `until`.
     pub fn seen(&mut self, owned: &SlotSet, imported: SlotSet, now: BootTime, until: BootTime) -> Gained {
         let mut gained = Gained::default();
@@ -188,20 +190,21 @@ impl Slots {
         self.0.is_some()
     }
 
-    /// Returns whether the node knows what it may grant in the slot of `name`.
+    /// Returns whether the node has already read that it serves the slot of `name`, so that it knows what it may grant
+    /// there.
     pub fn is_known(&self, name: &[u8]) -> bool {
         self.0.as_ref().is_none_or(|known| known.served.contains(slot_of(name)))
     }
 
-    /// Returns whether the cluster's slots must be read before anything is promised about the lock `name`: the node has
-    /// not read its slot yet, or does not know why locks were deleted there.
-    // Inlined: one comparison outside a cluster.
+    /// Returns whether the node has to read its slots before it promises anything about the lock `name`. That is so if
+    /// it has not read that lock's slot yet, or does not know why locks were deleted there.
+    // Inlined because it is one comparison outside a cluster.
     #[inline(always)]
     pub fn needs_look(&self, name: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|known| known.needs_look(slot_of(name)))
     }
 
-    /// Notes that a live lock of `name`, which would have ended at `end`, was deleted by any command.
+    /// Notes that a command deleted a live lock with the key `name`. Its lease would have ended at `end`.
     pub fn drop_lock(&mut self, name: &[u8], end: BootTime) {
         if let Some(known) = &mut self.0 {
             let last = known.dropped.entry(slot_of(name)).or_default();
@@ -209,7 +212,8 @@ impl Slots {
         }
     }
 
-    /// Returns whether locks were deleted for a reason that is unknown yet, in the slot of `name` or in any (`None`).
+    /// Returns whether live locks were deleted for a reason that is not yet known: in the slot of `name`, or in any
+    /// (`None`).
     pub fn has_dropped(&self, name: Option<&[u8]>) -> bool {
         self.0.as_ref().is_some_and(|known| match name {
             _ if known.dropped.is_empty() => false,
@@ -218,8 +222,8 @@ impl Slots {
         })
     }
 
-    /// Settles why locks were deleted: whole slots were emptied (`is_flush`), or single keys deleted. Returns the
-    /// number of slots that are guarded now.
+    /// Says why live locks were deleted: whole slots were emptied (`is_flush`), or single keys deleted. Returns the
+    /// number of slots that are guarded because of it.
     pub fn confirm_flush(&mut self, is_flush: bool) -> usize {
         let Some(known) = &mut self.0 else { return 0 };
         let dropped = std::mem::take(&mut known.dropped);
@@ -243,7 +247,7 @@ impl Slots {
         }
     }
 
-    /// Ends the guards of all slots: an operator says that nobody holds a lock there.
+    /// Ends the guards of all slots, because an operator says that nobody holds a lock there.
     pub fn lift(&mut self) {
         if let Some(known) = &mut self.0 {
             known.guards.clear();
@@ -255,7 +259,7 @@ impl Slots {
         self.0.as_ref().map_or(0, |known| known.guards.values().filter(|until| now <= **until).count())
     }
 
-    /// Returns the end of the last guard, if one is armed at `now`.
+    /// Returns the latest end among the guards of slots that are armed at `now`.
     pub fn guarded_until(&self, now: BootTime) -> Option<BootTime> {
         self.0.as_ref()?.guards.values().copied().filter(|until| now <= *until).max()
     }
@@ -278,7 +282,7 @@ mod tests {
         SlotSet::default()
     }
 
-    /// Returns the slots of a node that has read its cluster and serves none.
+    /// Returns the slots of a cluster's node that has read them, and serves none.
     fn empty() -> Slots {
         let mut slots = Slots::default();
         slots.begin();
@@ -344,7 +348,7 @@ mod tests {
         assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
         assert_eq!(slots.ensure_open(b"foo", NOW), Ok(()));
         assert_eq!((slots.guarded(NOW), slots.guarded_until(NOW)), (2, Some(END)));
-        // Lost and gained again: the slot's guard counts again, and was not forgotten meanwhile.
+        // The slot was lost and comes again. Its guard counts again: it was not forgotten meanwhile.
         slots.seen(&none(), none(), NOW, END);
         assert_eq!(slots.guarded(NOW), 2);
         slots.seen(&set(7_629..=7_629), none(), NOW, END.plus_ms(5));
@@ -361,7 +365,7 @@ mod tests {
         assert_eq!(slots.seen(&none(), set(5..=6), NOW, END), Gained { unknown: 2, guarded: 0 });
         assert_eq!(slots.seen(&none(), set(5..=6), NOW, END), Gained::default(), "known by now");
         assert_eq!(slots.seen(&set(5..=5), set(6..=6), NOW, END), Gained { unknown: 1, guarded: 0 });
-        // The import of the other slot is given up before the slot is assigned.
+        // The import of slot 6 is given up before that slot is assigned to the node.
         slots.seen(&set(5..=5), none(), NOW, END);
         assert_eq!(slots.seen(&set(5..=6), none(), NOW, END), Gained { unknown: 1, guarded: 1 });
     }

@@ -1,4 +1,4 @@
-//! LOCK.ACQUIRE: grants a free lock.
+//! LOCK.ACQUIRE: grants a lock that is free, or joint in a compatible mode.
 
 use crate::lock::grant::GrantId;
 use crate::lock::modes::Modes;
@@ -13,28 +13,29 @@ use crate::values::time::Now;
 /// The outcome of an ACQUIRE.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// The lock was free and is now this one, which has to be stored.
+    /// The lock was free and is granted. The driver has to store this lock in the key.
     Granted(Box<Lock>),
     /// This grant joined the holders of a joint lock.
     Joined(GrantId),
-    /// A repetition: the owner has the lock already, by this grant, whose lease now lasts longer.
+    /// A repetition: the owner has the lock already by this grant, whose lease now lasts longer.
     Prolonged(GrantId),
-    /// A repetition that changed nothing: the lease already lasts as long as it asks for.
+    /// A repetition: the owner has the lock already, and its lease already lasts as long as the request asks for.
+    /// Nothing changed.
     Unchanged(GrantId),
-    /// Another owner holds the lock, or has a turn before this one.
+    /// Another owner holds the lock, or comes before this one. The request does not wait.
     Contended,
-    /// Another owner has the lock, and the request takes a place in the queue.
+    /// Another owner has the lock. The request takes a place in the queue.
     Queues,
     /// Only the node's state file is not ready. The request takes a place in the queue for at most
-    /// [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS), and is answered as soon as it is known who has the lock.
+    /// [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS). It is answered as soon as it is known who has the lock.
     WaitsForDisk,
 }
 
-/// Decides whether a refused ACQUIRE waits. A request that waits longer than the reason lasts takes a place in the
-/// queue. If only the state file is not ready, so does one without a wait, provided that its client can be blocked.
+/// Decides whether a refused ACQUIRE waits. It takes a place in the queue if it allows more time than the reason lasts.
+/// If only the state file is not ready, a request without WAIT does so too.
 ///
-/// A request with a proposed token is from a client of several nodes. The client repeats it by itself, and other
-/// requests over the same connection must not wait for this node's disk.
+/// A request with a proposed token is from a client of several nodes. It does not wait for the disk: the client repeats
+/// it by itself, and its other requests over the same connection must not be delayed.
 pub fn acquire_later(key: Key<'_>, ask: &Acquire<'_>, refusal: Refusal, node: &Node) -> Result<Acquired, Refusal> {
     let room = || node.waiting.room_for(key, ask.owner);
     match refusal.or_queue(ask.patience.ms(), room, Acquired::Queues) {
@@ -43,15 +44,16 @@ pub fn acquire_later(key: Key<'_>, ask: &Acquire<'_>, refusal: Refusal, node: &N
     }
 }
 
-/// Acquires the lock of `key` for the requesting owner, if it is nobody else's turn and the lock is free at `now`, or
-/// joint in a compatible mode; `held` is the key's content. While the node is guarded it grants nothing: an owner that
-/// it has forgotten may hold what is free here. If the refusal passes before the request's wait ends, [`acquire_later`]
-/// queues it.
+/// Acquires the lock of `key` for the requesting owner, if nobody comes before it and the lock is free at `now`, or
+/// joint in a compatible mode. `held` is the key's content. While the node is guarded it grants nothing, because an
+/// owner that it has forgotten may hold what is free here. If the refusal passes before the request's wait ends,
+/// [`acquire_later`] queues it.
 ///
 /// Refuses with [`Refusal::Owned`] an owner that holds the lock already, since a second acquisition must not pass for a
-/// re-entry. With RETRY the existing grant is the answer, and lasts from `now` on at least as long as the request asks
-/// for. So its owner can count on the full ttl from its request on. A request for another mode is not a repetition.
-// Inlined with its callees, so that no lock is copied on its way (`make instructions`).
+/// re-entry. With RETRY the answer is the existing grant, whose lease then lasts at least as long from `now` on as the
+/// request asks for. So the owner can count on the full ttl from its request on. A request for another mode is not a
+/// repetition.
+// Inlined with the functions that it calls, so that no lock is copied on its way (`make instructions`).
 #[inline(always)]
 pub fn acquire(
     key: Key<'_>,
@@ -85,7 +87,7 @@ pub fn acquire(
     };
     let is_free = holders.is_none();
     let given = grant(key, holders.map(|holders| &mut **holders), ask, mode, node, now)?;
-    // An expired lock that the background had not deleted yet ends here.
+    // A lock whose lease was over, but which the background had not deleted yet, ends here.
     node.counters.expiries += if is_free { in_memory } else { 0 };
     Ok(match given {
         Given::Anew(lock) => Acquired::Granted(lock),
@@ -93,7 +95,8 @@ pub fn acquire(
     })
 }
 
-/// Handles contention: the request waits, if it wants to and there is room.
+/// Decides about a request for a lock that another owner has: it waits, if it asks for that and there is room, and
+/// otherwise fails.
 fn contended(key: Key<'_>, ask: &Acquire<'_>, node: &mut Node) -> Result<Acquired, Refusal> {
     if ask.patience.ms() > 0 {
         return node.waiting.room_for(key, ask.owner).map(|()| Acquired::Queues);
@@ -142,11 +145,12 @@ mod tests {
         assert_eq!((node.counters.grants, node.counters.contended), (0, 5));
     }
 
-    /// An owner counts on the ttl from when it sent the request, whether the grant is new or an earlier one.
+    /// An owner counts on the ttl from when it sent its request. So a repetition lasts as long as it asks for, and
+    /// never shortens the lease.
     #[test]
     fn a_repetition_lasts_as_long_as_it_asks_for_and_never_shortens_the_lease() {
         let node = &mut node();
-        // (at ms, outcome, deadline after in ms), of a lease that ends at 1 000 ms and a request for 500 ms
+        // (at ms, outcome, deadline after in ms), for a lease that ends at 1 000 ms and a request for 500 ms
         let cases = [
             (0, Acquired::Unchanged(GrantId::default()), 1_000),
             (500, Acquired::Unchanged(GrantId::default()), 1_000),
@@ -242,8 +246,8 @@ mod tests {
         assert!(matches!(acquire(KEY, None, &ask("me", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
     }
 
-    /// The former holder may rely on its lock until the later end, though it asked again for a shorter lease, and that
-    /// one is over.
+    /// A lock is evicted, and its holder acquires it again for a shorter time, which passes. The holder may still rely
+    /// on the evicted grant, so others are kept out until the later end.
     #[test]
     fn an_evicted_lock_bars_its_key_after_its_holder_took_it_for_a_shorter_time() {
         let mut node = node();
@@ -267,7 +271,8 @@ mod tests {
         }
     }
 
-    /// A client of several nodes repeats by itself, over connections that several of its requests share.
+    /// A request that proposes a token comes from a client of several nodes. It is refused at once while the disk is
+    /// not ready, because the client's other requests over the connection must not wait.
     #[test]
     fn a_request_that_proposes_a_token_does_not_wait_for_the_disk() {
         let node = node();

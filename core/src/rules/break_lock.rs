@@ -8,8 +8,8 @@ use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// Breaks every grant, or the grants with the named token, which no later grant gets. Returns the largest broken token,
-/// or `None` if there is none and nothing changed.
+/// Breaks every grant, or those with the named token; no later grant gets that token. Returns the largest token of the
+/// broken grants. `None` if there is no such grant; then nothing changed.
 pub fn break_lock(
     key: Key<'_>,
     held: Option<&mut Lock>,
@@ -32,12 +32,12 @@ pub fn break_lock(
     Some(broken)
 }
 
-/// Returns whether a BREAK of this token ends more grants than one step may.
+/// Returns whether a BREAK of this token ends more grants than one step may, so that it takes several slices.
 pub fn takes_slices(held: Option<&Lock>, token: Token, now: Now) -> bool {
     held.is_some_and(|lock| lasts(lock, token, now).is_some() && lock.has_more_with_token(token, ENDED_A_STEP_MAX))
 }
 
-/// Returns the grant with this token that lasts longest, if its lease has not ended.
+/// Returns the id of the grant with this token that lasts longest, if its lease is not over.
 fn lasts(lock: &Lock, token: Token, now: Now) -> Option<GrantId> {
     lock.last_with_token(token).filter(|&id| !lock.grant(id).is_expired(now.boot))
 }

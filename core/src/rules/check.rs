@@ -6,8 +6,8 @@ use crate::refusal::Refusal;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// Returns the milliseconds left of the grant with exactly this token, if there is one; if several have it, of the one
-/// that lasts longest.
+/// Returns the milliseconds left of the grant that has exactly this token; `None` if no grant has it. If several have
+/// it, the one that lasts longest counts.
 pub fn check(held: Option<&Lock>, token: Token, node: &Node, now: Now) -> Result<Option<u64>, Refusal> {
     let Some(lock) = held else { return Ok(None) };
     let last = lock.last_with_token(token).map(|id| lock.grant(id)).filter(|grant| !grant.is_expired(now.boot));

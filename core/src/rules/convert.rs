@@ -14,7 +14,7 @@ use crate::values::token::Token;
 
 /// Converts the grant of the requesting owner. From exclusive to shared it does so at once, with the same token. From
 /// shared to exclusive it does so only for the last remaining reader, with a token above all earlier ones. It never
-/// waits, so two readers that want it do not wait for each other.
+/// waits: two readers that both want to write would wait for each other.
 pub fn convert(
     key: Key<'_>,
     held: Option<&mut Lock>,
@@ -37,10 +37,10 @@ pub fn convert(
         (Mode::Shared, Conversion::Exclusive)
             if is_alone && !node.waiting.is_kept_for_others(key, ask.owner, now.boot) =>
         {
-            // Readers that the node has forgotten may still read.
+            // While the node is guarded, readers that it has forgotten may still read.
             node.ensure_may_grant(key, ask.owner, false, now.boot)?;
             let token = node.tokens.issue(key.name, None, now, node.skew_ms)?;
-            // Grants whose leases are over and that were not removed yet end here.
+            // Grants of others whose leases are over, but which were not removed yet, end here.
             node.counters.expiries += lock.len() as u64 - 1;
             lock.convert(own, Mode::Exclusive, Past::default());
             lock.set_token(GrantId::default(), token);

@@ -1,4 +1,4 @@
-//! LOCK.FENCE: the second round of a quorum acquire raises a grant's token.
+//! LOCK.FENCE: raises a grant's token, in the second round in which a quorum client acquires a lock.
 
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
@@ -8,8 +8,9 @@ use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// Raises the token of the grant that `owner` holds to `token`, and never lowers it. Nodes whose clocks differ must
-/// still agree, so the token may be far ahead of this node's ([`Tokens::raise`](crate::Tokens::raise) has the bound).
+/// Raises the token of the grant that `owner` holds to `token`, and never lowers it. All nodes of a quorum have to
+/// issue one token though their clocks differ, so `token` may be far ahead of this node's tokens.
+/// [`Tokens::raise`](crate::Tokens::raise) has the bound.
 pub fn fence(
     name: &[u8],
     held: Option<&mut Lock>,

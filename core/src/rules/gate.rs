@@ -1,8 +1,7 @@
-//! LOCK.GATE with HELD: the lock itself is the gate's memory.
+//! LOCK.GATE with HELD: lets the tokens of present grants pass, and remembers nothing.
 //!
-//! Every grant that excludes an earlier one has a larger token, and the earlier one has ended. So a present grant
-//! passes, and nothing has to be remembered of those that did: a grant that a remembering gate would refuse is no
-//! longer present.
+//! If two grants exclude each other, the later one has a larger token, and the earlier one has ended before. So a gate
+//! that lets only present grants pass refuses every late writer that a gate with a memory would refuse.
 
 use palisade_quorum::floors::Kind;
 
@@ -12,8 +11,8 @@ use crate::refusal::{GateRefusal, Refusal};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// Refuses unless a present grant of this kind has exactly this token. A writer that became a reader no longer passes as a
-/// writer.
+/// Refuses unless a present grant of this kind has exactly this token. A writer that became a reader no longer passes
+/// as a writer.
 pub fn ensure_held(held: Option<&Lock>, token: Token, kind: Kind, node: &Node, now: BootTime) -> Result<(), Refusal> {
     let present = held.and_then(|lock| {
         let mut grants = lock.with_token(token).map(|id| (Kind::from(lock.mode(id)), lock.grant(id)));

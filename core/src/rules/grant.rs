@@ -15,16 +15,16 @@ use crate::values::mode::Mode;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// A grant that was just made.
+/// A grant that was just made, and what the caller has to do with it.
 pub(crate) enum Given {
-    /// The lock was free and is now this one, which has to be stored. It is boxed where it is created, as it is in its
-    /// key. By value it would be copied from call to call, in pieces that a processor has to wait for.
+    /// The lock was free and is now granted; the caller has to store it. It is put on the heap where it is created, as
+    /// it is in its key. Otherwise it would be copied from call to call, in pieces for which the processor has to wait.
     Anew(Box<Lock>),
     /// The grant joined the holders of a joint lock.
     Joined(GrantId),
 }
 
-/// Grants the lock of `key` to `ask` in `mode`. If it is not free, the grant joins its `holders`.
+/// Grants the lock of `key` to `ask` in `mode`. If other owners hold the lock, the grant joins its `holders`.
 #[inline(always)]
 pub(crate) fn grant(
     key: Key<'_>,
@@ -37,7 +37,7 @@ pub(crate) fn grant(
     let Some(holders) = holders else {
         let past = match mode {
             Mode::Exclusive => Past::default(),
-            // A reader need not come after earlier readers' tokens.
+            // A reader's token need not be larger than those of earlier readers.
             Mode::Shared => Past { last: node.tokens.last_ordered(key.name), ..node.past(key) },
             Mode::Permit(_) => node.past(key),
         };
@@ -54,8 +54,8 @@ pub(crate) fn grant(
     }
     let floor = holders.phase(past).floor_of(mode, past.last);
     let token = node.tokens.issue_above(floor, key.name, mode, ask.fence, now, node.skew_ms)?;
-    // An expired grant of the same owner that was not removed yet ends here. Others hold the lock, so it is one of
-    // several grants.
+    // An earlier grant of this owner ends here: its lease is over, but it was not removed yet. Others hold the lock, so
+    // it is one of several grants.
     if let Some(own) = holders.find(ask.owner) {
         let was = holders.mode(own);
         node.grant_ends(key, (was, &holders.take(own)), Ending::Expired, now.boot);
@@ -64,12 +64,12 @@ pub(crate) fn grant(
     Ok(Given::Joined(holders.join(mode, given(key, ask, mode, token, node, now))))
 }
 
-/// Creates the grant with `token`, and updates the node's memory for it.
-// Inlined with its callees, so that no grant is copied on its way: a hundred instructions an ACQUIRE (`make
-// instructions`).
+/// Creates the grant with `token`, and updates what the node remembers of the key.
+// Inlined with the functions that it calls, so that no grant is copied on its way. That saves a hundred instructions
+// per ACQUIRE (`make instructions`).
 #[inline(always)]
 fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut Node, now: Now) -> Grant {
-    // A lease of this owner that is kept alive belongs to an earlier grant, which has ended.
+    // If a lease of this owner is kept alive, it belongs to an earlier grant, which has ended.
     node.keepalives.ended(key, ask.owner.bytes());
     node.counters.grants += 1;
     match mode {
@@ -79,7 +79,8 @@ fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut N
     }
     let (mut ttl, mut waited) = (ask.ttl, Waited::default());
     if node.waiting.has_queue(key) {
-        // All requests of the owner are answered, so the lease is the longest that any of them asks for.
+        // The owner may have further requests in the queue. All are answered with this grant, so its lease is the
+        // longest that any of them asks for.
         let asked = node.waiting.longest_ttl(key, ask.owner, mode);
         ttl = asked.filter(|asked| asked.ms() > ttl.ms()).unwrap_or(ttl);
         let since = node.queues().granted(key, ask.owner, (mode, token), now.boot);

@@ -1,4 +1,5 @@
-//! Hands over a lock that became free, or that more may join, to the first waiting request in its queue.
+//! Hands a lock over to the first waiting request in its queue, because it became free, or because the request is
+//! compatible with the holders.
 
 use crate::lock::grant::GrantId;
 use crate::lock::modes::Modes;
@@ -15,31 +16,32 @@ use crate::values::time::Now;
 /// The outcome of a hand-over.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HandedOver {
-    /// The lock passes to the first waiting request and is now this one, which has to be stored.
+    /// The lock was free and is granted to the first waiting request. The driver has to store this lock in the key.
     Granted(Box<Lock>),
-    /// This grant, of the first waiting request, joined the holders of a joint lock.
+    /// The first waiting request got this grant: it joined the holders of a joint lock.
     Joined(GrantId),
     /// The lock is reserved for the first waiting request, whose answer is ready.
     Told,
-    /// The lock goes to nobody: nobody waits, or the first is incompatible with the holders or with the reservations of
-    /// others.
+    /// Nobody gets the lock. Nobody waits, or the first request is incompatible with the holders or with the
+    /// reservations of others.
     Stays,
-    /// The owner that holds the lock alone had a repeated request waiting: the lease of this grant now lasts longer.
+    /// The owner that holds the lock alone had repeated its request in the queue. The lease of this grant, the owner's,
+    /// now lasts longer.
     Prolonged(GrantId),
-    /// Owners that hold the lock together with others were answered: another request may be next now.
+    /// Requests of owners that hold the lock together with others were answered. Another request may be next now.
     Answered,
 }
 
-/// Passes the lock of `key` to the first live request in its queue, if it is free at `now`, or joint in a compatible
-/// mode. `held` is the key's content: nothing if its lock has just ended. If more requests may get it, the caller calls
-/// again. Answers are left in [`crate::Waiting`].
+/// Passes the lock of `key` to the first request in its queue whose time is not over, if it is free at `now`, or joint
+/// in a compatible mode. `held` is the key's content: nothing if its lock has just ended. If more requests may get the
+/// lock, the caller calls again. Answers are stored in [`crate::Waiting`].
 ///
 /// A refusal changes nothing except for requests whose time is over. [`Node::postpone`] handles the waiting requests
 /// then.
 pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: Now) -> Result<HandedOver, Refusal> {
     let mut holders = None;
     if let Some(lock) = live(held, now.boot) {
-        // Until the guard ends no request gets the lock, whatever its holders do.
+        // This comes first: until the guard ends, no request gets the lock.
         node.guard.ensure_open(now.boot)?;
         let waited = node.waiting.len_of(key);
         if let Some(prolonged) = answer_holders(key, lock, node, now)? {
@@ -89,7 +91,7 @@ pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: No
     }
 }
 
-/// Answers the requests that need an answer at once: nobody gets the lock now.
+/// Nobody gets the lock now. Answers the requests that waited for the disk alone.
 fn stays(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
     let told = node.queues().answer_at_once(key, now.boot);
     node.contended(key, told);
@@ -97,7 +99,7 @@ fn stays(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
 }
 
 /// Answers the waiting requests of owners that already hold the lock. Returns the grant whose lease became longer by
-/// that: its owner counts on the ttl from the end of its wait.
+/// that, because its owner counts on the ttl from the end of its wait.
 fn answer_holders(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> Result<Option<GrantId>, Refusal> {
     loop {
         let own = match lock {

@@ -7,8 +7,8 @@ use crate::request::{Annotate, NoteSequence};
 use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
 
-/// Replaces the note if the new one's sequence number is larger, so that a repetition or an older request changes
-/// nothing. Lease, holds and token stay.
+/// Replaces the note of the owner's grant if the new note's sequence number is larger. So a repetition or an older
+/// request changes nothing. Lease, holds and token stay.
 pub fn annotate(
     held: Option<&mut Lock>,
     ask: &Annotate<'_>,
@@ -48,7 +48,7 @@ mod tests {
     fn each_request_has_its_outcome() {
         let node = &mut node();
         let own = GrantId::default();
-        // (owner, SEQ before, SEQ, TOKEN, at ms, outcome)
+        // (owner, SEQ of the first note, SEQ of the new note, TOKEN, at ms, outcome)
         let cases = [
             ("me", 0, None, None, 500, Ok(Changed(own, sequence(1)))),
             ("me", 4, None, Some(7), 1_000, Ok(Changed(own, sequence(5)))),

@@ -1,8 +1,8 @@
-//! The outcome of a command about a grant that its sender holds.
+//! The outcome of a command that changes a grant of its sender.
 
 use crate::lock::grant::GrantId;
 
-/// The outcome, with the answer to the sender.
+/// The outcome, with the answer `T` to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnGrant<T> {
     /// The grant has changed.

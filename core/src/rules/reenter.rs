@@ -8,9 +8,9 @@ use crate::rules::on_grant::OnGrant;
 use crate::values::limits::HOLDS_MAX;
 use crate::values::time::Now;
 
-/// Raises the holds by one, or with a level to at least `level`; with a level it is idempotent and can be repeated. The
-/// token stays: an inner block must not fence out the outer one. The deadline stays too, unless a ttl asks for a later
-/// one. The mark of an adopted grant stays until the grant ends.
+/// Raises the holds of the owner's grant by one, or with a level to at least `level`. With a level the command may be
+/// repeated without harm. The token stays: an inner block must not fence out the outer one. The deadline stays too,
+/// unless a ttl asks for a later one. The mark of an adopted grant stays until the grant ends.
 pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now: Now) -> Result<OnGrant<u32>, Refusal> {
     let Some((lock, own)) = live_of(held, ask.owner, None, now.boot) else { return Ok(OnGrant::NotHeld) };
     node.ensure_trusted(lock.grant(own), now.boot)?;
@@ -76,7 +76,7 @@ mod tests {
     fn adoption_is_a_change_once() {
         let node = &mut node();
         let changed = |holds| Changed(GrantId::default(), holds);
-        // (owner, LEVEL, TTL, at ms, outcome of the first, outcome of a repetition)
+        // (owner, LEVEL, TTL, at ms, outcome of the first request, outcome of its repetition)
         let cases = [
             ("me", Some(1), None, 0, changed(2), Unchanged(2)),
             ("me", Some(3), None, 0, changed(3), Unchanged(3)),

@@ -1,4 +1,4 @@
-//! LOCK.RELEASE: gives back holds.
+//! LOCK.RELEASE: gives back holds; without holds the grant ends.
 
 use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
@@ -10,24 +10,25 @@ use crate::values::time::Now;
 /// The outcome of a RELEASE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// The last hold is gone: delete the lock.
+    /// No hold is left, and the grant was the only one: the driver has to delete the lock.
     Freed,
-    /// The last hold of this grant is gone, and the lock has others: remove the grant.
+    /// No hold of this grant is left, but others hold the lock: the driver has to remove the grant.
     Left(GrantId),
-    /// This number of holds of this grant is left.
+    /// The grant now has this number of holds, which is not 0.
     Lowered(GrantId, u32),
     /// The grant already had at most as many holds as the level leaves: nothing changed.
     Unchanged(u32),
-    /// This owner does not hold the lock, or not with that token, or another process of it does: nothing changed.
+    /// Nothing changed. The owner does not hold the lock, or not with that token, or another process of the owner
+    /// continues the grant.
     NotHeld,
 }
 
-/// Lowers the holds of the lock of `key` by one, or with a level to `level - 1`; with a level it is idempotent and can
-/// be repeated. It also withdraws the owner's waiting requests, unless it names one grant by its token.
+/// Lowers the holds of the owner's grant of `key` by one, or with a level to `level - 1`. With a level the command may
+/// be repeated without harm. It also withdraws the owner's waiting requests, unless it names a grant by its token.
 ///
 /// An adopted grant ends only by its token or a level. A release without both comes from the attempt that acquired the
-/// lock and never received the answer: that attempt gives up, while another process of the owner continues with the
-/// lock.
+/// lock and never received the answer. That attempt has given up, but another process of the owner continues with the
+/// lock, so the grant stays.
 #[inline(always)]
 pub fn release(key: Key<'_>, held: Option<&mut Lock>, ask: &Release<'_>, node: &mut Node, now: Now) -> Released {
     if ask.token.is_none() {
@@ -96,7 +97,7 @@ mod tests {
     fn an_adopted_grant_ends_by_a_level_or_its_token_alone() {
         use Released::*;
         let node = &mut node();
-        // (holds, LEVEL, TOKEN, outcome, holds after)
+        // (holds, LEVEL, TOKEN, outcome, holds after), for an adopted grant
         let cases = [
             (1, None, None, NotHeld, 1),
             (3, None, None, NotHeld, 3),

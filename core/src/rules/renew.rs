@@ -8,15 +8,15 @@ use crate::refusal::Refusal;
 use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
 
-/// Returns the grant whose lease `renewal` keeps, and its lock. `None` if its lease is over, or the lock was released,
-/// broken, deleted or renamed.
+/// Returns the lock and the grant whose lease `renewal` keeps alive. `None` if that lease is over, or if the lock was
+/// released, broken, deleted or renamed.
 pub(crate) fn kept<'a>(held: Option<&'a mut Lock>, renewal: &Renewal, now: Now) -> Option<(&'a mut Lock, GrantId)> {
     let own = live_of(held, renewal.owner(), None, now.boot);
     own.filter(|(lock, own)| lock.grant(*own).granted() <= renewal.since())
 }
 
-/// Extends the lease of `renewal`, whose connection is open, if a third of the lease has passed: as
-/// [`crate::extend()`], but never beyond the end that its KEEPALIVE named. A lease that is over is no longer kept
+/// Extends the lease of `renewal`, whose connection is open, if a third of it has passed. This does what
+/// [`crate::extend()`] does, but never beyond the end that KEEPALIVE named. A lease that is over is no longer kept
 /// alive.
 pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: Now) -> Result<OnGrant<()>, Refusal> {
     let own = kept(held, renewal, now);
@@ -54,14 +54,16 @@ mod tests {
     use crate::values::limits::{KEEPALIVES_LEFT_BYTES_MAX, RENEWALS_A_SECOND_MAX};
     use crate::values::time::BootTime;
 
-    /// Returns a node that keeps the lease of a second of [`mine`], granted at 0, for `ms`.
+    /// Returns a node and the lock of [`mine`], a lease of one second granted at 0, which the node keeps alive for
+    /// `ms`.
     fn kept(ms: u64) -> (Node, Lock) {
         let mut node = node();
         keep_alive(&mut node, 1, ms, 0);
         (node, mine(1))
     }
 
-    /// Checks the leases that are due at each millisecond up to `until`; returns each outcome and its time.
+    /// Lets time pass until `until`, and checks at each millisecond the leases that are due. Returns each outcome and
+    /// its time.
     fn pass(
         node: &mut Node,
         mut held: Option<&mut Lock>,
@@ -100,7 +102,7 @@ mod tests {
         assert_eq!(times, [9_434, 9_768]);
     }
 
-    /// A lease that ended is not restored, and another grant to the same owner is not kept alive by mistake.
+    /// A lease that is over is not renewed, nor is a later grant to the same owner.
     #[test]
     fn only_the_grant_that_its_holder_was_told_of_is_kept() {
         let later = exclusive(owner("me"), Default::default(), token(9), at(10).boot, ttl(1_000));
@@ -134,7 +136,7 @@ mod tests {
         assert!(node.keepalives.is_empty(), "it ended");
     }
 
-    /// A second request of the same owner is for the same grant: its connection counts from then on.
+    /// An owner repeats its request over another connection. The lease is kept alive as long as that one is open.
     #[test]
     fn a_repeated_request_binds_the_lease_to_its_own_connection() {
         let (mut node, _) = kept(60_000);
@@ -165,8 +167,8 @@ mod tests {
         }
     }
 
-    /// A connection can keep any number of leases, so their renewals have a bound. Kept leases continue, and can move
-    /// to another connection.
+    /// A connection can keep any number of leases alive, so the node bounds their renewals. At the maximum it refuses
+    /// further leases; those that it keeps go on, and can move to another connection.
     #[test]
     fn a_node_takes_on_no_more_renewals_than_it_can_do() {
         let (mut node, most) = (node(), RENEWALS_A_SECOND_MAX / 3);
@@ -188,8 +190,9 @@ mod tests {
         assert_eq!(room(&node, other, 1_000), Ok(()));
     }
 
-    /// Regression: 500 leases with names of a megabyte took a whole core, and half of them ended although their connection
-    /// was open.
+    /// Regression: the node kept 500 leases with keys of a megabyte alive, which took a whole core, and half of them
+    /// ended although their connection was open. A long name now counts as several renewals, so that fewer leases are
+    /// accepted.
     #[test]
     fn a_renewal_of_a_long_name_counts_as_several() {
         let mut node = node();
@@ -216,7 +219,7 @@ mod tests {
         assert_eq!(room(&node, 1 << 20, 1_000), Ok(()));
     }
 
-    /// Regression: leases that ended early took room until their next renewal.
+    /// Regression: leases whose locks had ended counted in the node's maximum until their next renewal. They must not.
     #[test]
     fn a_lock_that_is_gone_takes_no_room_for_renewals() {
         let dear = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
@@ -241,7 +244,8 @@ mod tests {
         }
     }
 
-    /// Regression: leases of a day whose locks were deleted kept their keys for 8 hours.
+    /// Regression: leases of a day whose locks were deleted kept the bytes of their keys for 8 hours. These bytes now
+    /// have a bound.
     #[test]
     fn leases_of_locks_that_are_gone_take_a_bounded_number_of_bytes() {
         let mut node = node();
@@ -254,7 +258,7 @@ mod tests {
             node.deleted(key(db), &lock, at(1).boot);
             node.deleted(key(db), &lock, at(1).boot);
         }
-        // The first two are checked: the lock of one is gone, that of the other has returned.
+        // The first two leases are checked now. The lock of one is gone; that of the other has returned.
         assert_eq!(node.keepalives.next_due(), Some(BootTime::default()));
         let renewals: Vec<_> = std::iter::from_fn(|| node.keepalives.take_due(at(2).boot)).collect();
         assert_eq!(renewals.iter().map(|renewal| renewal.key().db).collect::<Vec<_>>(), [0, 1]);
@@ -267,7 +271,8 @@ mod tests {
         assert_eq!((dbs(&node), node.keepalives.next_due()), (vec![1, 2], Some(at(20_000).boot)));
     }
 
-    /// A lock may be renamed to another key and back, or loaded again.
+    /// A lock is renamed to another key and back, or deleted and loaded again. Its lease counts in the node's maximum
+    /// again.
     #[test]
     fn a_lock_that_is_back_takes_room_again() {
         let (mut node, mut lock) = kept(60_000);
@@ -278,7 +283,8 @@ mod tests {
         assert!(node.keepalives.is_empty());
     }
 
-    /// RENAME brought another lock of the same owner to the key.
+    /// RENAME brings another lock of the same owner to the key. INFO shows its lease as kept alive only if that grant
+    /// is the one that is renewed.
     #[test]
     fn a_lease_is_shown_as_kept_only_of_the_grant_that_is_renewed() {
         let (node, _) = kept(60_000);
@@ -287,7 +293,8 @@ mod tests {
         }
     }
 
-    /// SWAPDB brought another lock of the same owner to the key: the first one's KEEPALIVE does not apply to it.
+    /// SWAPDB brings another lock of the same owner to the key. A repeated request has this grant as its answer, and
+    /// the KEEPALIVE of the first one does not apply to it.
     #[test]
     fn a_repeated_request_knows_its_grant_from_one_that_left_the_key() {
         let again = Acquire { retry: true, ..asks("me") };

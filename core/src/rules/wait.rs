@@ -11,23 +11,23 @@ use crate::values::time::Now;
 /// The outcome of a LOCK.WAIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// The lock is free for this owner now, and reserved for a moment if there is room for that; or it is the owner's
-    /// already. The number is the permit's.
+    /// The lock is free for this owner now, and reserved for it for a moment, if there is room for a reservation. Or
+    /// the owner holds it already. The number is that of the permit; 0 for another mode.
     Turn(u16),
-    /// The request takes a place in the queue.
+    /// The owner cannot have the lock now. The request takes a place in the queue.
     Queues,
-    /// The lock is not free, and the request does not wait.
+    /// The owner cannot have the lock now, and the request does not wait.
     TimedOut,
 }
 
-/// Decides whether this owner could have the lock of `key` at `now`; `held` is the key's content. It changes no lock.
-/// If the refusal passes before the request's wait ends, [`Refusal::or_queue`] queues it.
+/// Decides whether the requesting owner could have the lock of `key` at `now`. `held` is the key's content; no lock is
+/// changed. If the request is refused for a reason that passes before its wait ends, [`Refusal::or_queue`] queues it.
 pub fn wait(key: Key<'_>, held: Option<&Lock>, ask: &Wait<'_>, node: &mut Node, now: Now) -> Result<Waited, Refusal> {
     let held = held.filter(|lock| !lock.is_expired(now.boot));
     if let Some(lock) = held
         && let Some(own) = lock.find(ask.owner).filter(|&own| !lock.grant(own).is_expired(now.boot))
     {
-        // The owner holds the lock already, and would wait for itself.
+        // The owner holds the lock already; in the queue it would wait for itself.
         return if ask.wanted.is(lock.mode(own)) {
             Ok(Waited::Turn(lock.mode(own).number()))
         } else {
@@ -41,8 +41,8 @@ pub fn wait(key: Key<'_>, held: Option<&Lock>, ask: &Wait<'_>, node: &mut Node, 
         Some(Lock::Exclusive(_)) => None,
     };
     if let Some(mode) = modes.and_then(|modes| node.waiting.claim(key, ask.owner, ask.wanted, modes, now.boot)) {
-        // An existing reservation is not prolonged: it could last forever. Without room for a reservation the owner
-        // gets its turn all the same, since the lock is free for it now.
+        // An existing reservation is not made longer, for it could then last forever. If there is no room for a
+        // reservation, the owner gets its turn all the same, since the lock is free for it now.
         if node.waiting.turn_of(key, ask.owner) != Some(mode) && node.has_room_for_turn(key, ask.owner) {
             node.queues().reserve(key, ask.owner, mode, now.boot);
         }

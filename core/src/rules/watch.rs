@@ -1,5 +1,5 @@
-//! LOCK.WATCH: answers when the lock is not in the state that the caller knows. It changes nothing, so it needs no role
-//! and no trust.
+//! LOCK.WATCH: answers when the lock is not in the state that the caller knows. It changes nothing, so replicas and
+//! guarded nodes answer too.
 
 use crate::lock::Lock;
 use crate::lock::known::is_true_until;
@@ -12,20 +12,20 @@ use crate::request::{Patience, Watch};
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// The outcome of a WATCH.
+/// The outcome of a LOCK.WATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// The lock is in another state, which the caller receives.
+    /// The lock is in another state than the caller knows. The caller receives the present state.
     Differs,
-    /// The lock is in the known state, and the caller does not wait.
+    /// The lock is in the state that the caller knows, and the caller does not wait.
     Same,
-    /// The lock is in the known state, and the caller waits. The driver then calls [`Node::watches`], if there is room
-    /// ([`Node::ensure_may_watch`]).
+    /// The lock is in the state that the caller knows, and the caller waits. The driver then calls [`Node::watches`],
+    /// if there is room ([`Node::ensure_may_watch`]).
     Watches,
 }
 
 impl Node {
-    /// Decides the answer to a caller that waits for the lock to leave the state that it knows.
+    /// Decides how to answer a caller that waits until the lock leaves the state that the caller knows.
     pub fn watch(&self, held: Option<&Lock>, ask: &Watch, now: BootTime) -> Result<Watched, Refusal> {
         if is_true_until(ask.known, held, now).is_none() {
             return Ok(Watched::Differs);
@@ -41,7 +41,7 @@ impl Node {
         self.ensure_room(asker, Watcher::load(key.name), true)
     }
 
-    /// Adds the blocked client `id` of `asker` as a watcher of the lock of `key`, which is `held`.
+    /// Adds the blocked client `id` of `asker` as a watcher of the lock of `key`. `held` is the key's content.
     pub fn watches(
         &mut self,
         key: Key<'_>,
@@ -50,13 +50,13 @@ impl Node {
         ask: &Watch,
         now: BootTime,
     ) {
-        // A known state that is already over is found by a check at once.
+        // If the lock has left the known state already, a check is due at once and finds it.
         let look = is_true_until(ask.known, held, now).unwrap_or_default();
         self.watching.join(key, (id, asker.user), ask.known, now.plus_ms(ask.patience.ms()), look);
     }
 
-    /// Removes and returns at most `count` watchers of the lock of `key` whose known state differs from `held` at
-    /// `now`. Each has to be answered.
+    /// Removes and returns at most `count` watchers of the lock of `key` that know another state than that of `held` at
+    /// `now`. The driver has to answer each.
     pub fn take_told(&mut self, key: Key<'_>, held: Option<&Lock>, count: usize, now: BootTime) -> Vec<WaiterId> {
         self.watching.take_told(key, held, count, now)
     }

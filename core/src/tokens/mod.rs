@@ -19,20 +19,20 @@ use crate::values::mode::Mode;
 use crate::values::time::{BootTime, Now, ahead_us};
 use crate::values::token::Token;
 
-/// The highest token of every stripe (`last`), issued or observed for its keys, and the ceiling above which none is
-/// issued. The ceiling is on the disk before a token needs it, so a later incarnation knows what this one can have
-/// issued.
+/// The highest token of every stripe (`last`): the stripe's keys had no larger one, issued here or elsewhere. Also the
+/// ceiling above which no token is issued. The ceiling is on the disk before a token needs it, so a later incarnation
+/// knows how large the tokens of this one can be.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     last: Box<[u64]>,
-    /// The highest token of grants other than readers', for stripes whose highest token is a reader's.
+    /// The highest token of grants other than readers', for those stripes whose highest token is a reader's.
     ordered: BTreeMap<u32, u64>,
     floor: u64,
     high: u64,
     ceiling: u64,
-    /// The number of issued tokens, from which the ceiling is calculated where tokens are ahead of the clock.
+    /// The number of issued tokens. Where tokens are ahead of the clock, the next ceiling is calculated from it.
     issued: u64,
-    /// The ceiling demanded for stripes that found no room for one of their own.
+    /// The ceiling that stripes need which found no room for a ceiling of their own.
     demanded: u64,
     stripes: StripeCeilings,
 }
@@ -43,8 +43,8 @@ impl Tokens {
         Self::with_stripes(floor, TOKEN_STRIPES, STRIPE_CEILINGS_MAX)
     }
 
-    /// As [`Tokens::new`], with this many stripes, a power of two, of which `apart_max` may have ceilings of their own.
-    /// A model checker, which creates millions of nodes, uses few.
+    /// Does what [`Tokens::new`] does, with this number of stripes, a power of two. Of these, `apart_max` may have
+    /// ceilings of their own. A model checker creates millions of nodes, so it uses few stripes.
     pub fn with_stripes(floor: u64, stripes: usize, apart_max: usize) -> Self {
         debug_assert!(stripes.is_power_of_two());
         let floor = floor.min(TOKEN_LIMIT - 1);
@@ -60,7 +60,8 @@ impl Tokens {
         }
     }
 
-    /// Restores the stripe ceilings up to which an earlier incarnation may have issued tokens.
+    /// Restores the stripes with ceilings of their own, as an earlier incarnation left them: it may have issued tokens
+    /// up to these.
     pub fn restore_stripes(&mut self, ceilings: &[StripeCeiling]) {
         for &StripeCeiling { stripe, ceiling } in ceilings {
             if let Some(last) = self.last.get_mut(stripe as usize) {
@@ -70,7 +71,7 @@ impl Tokens {
         self.stripes.restore(ceilings);
     }
 
-    /// Notes the stripe ceilings up to which a master may have issued tokens.
+    /// Notes, on a replica, the ceilings of stripes up to which the master may have issued tokens.
     pub fn observe_stripes(&mut self, ceilings: &[StripeCeiling]) {
         for &StripeCeiling { stripe, ceiling } in ceilings {
             if let Some(token) = Token::new(ceiling.min(TOKEN_LIMIT - 1))
@@ -81,24 +82,25 @@ impl Tokens {
         }
     }
 
-    /// Returns the highest token of any key in this key's stripe.
+    /// Returns the highest token that this key, or another one of its stripe, ever had.
     pub fn last(&self, key: &[u8]) -> u64 {
         self.last[self.stripe(key) as usize]
     }
 
-    /// Returns the highest token of any key in this key's stripe, except those of shared grants: a reader's token has
-    /// to be larger.
+    /// Returns the highest token that a grant other than a reader's ever had in this key's stripe. A new reader's token
+    /// has to be larger than this one only.
     pub fn last_ordered(&self, key: &[u8]) -> u64 {
         let stripe = self.stripe(key);
         self.ordered.get(&stripe).copied().unwrap_or(self.last[stripe as usize])
     }
 
-    /// Returns the highest token issued or observed in the stripes below the node's ceiling; 0 before the first.
+    /// Returns the highest token issued or seen up to the node's ceiling; 0 if there is none. It leaves out stripes
+    /// with ceilings of their own.
     pub fn high(&self) -> u64 {
         self.high
     }
 
-    /// Returns the floor, which every stripe has reached.
+    /// Returns the floor: every later token is larger.
     pub fn floor(&self) -> u64 {
         self.floor
     }
@@ -108,24 +110,24 @@ impl Tokens {
         self.ceiling
     }
 
-    /// Returns the ceiling for this key.
+    /// Returns the ceiling for the tokens of this key: that of its stripe, or the node's.
     pub fn ceiling_of(&self, key: &[u8]) -> u64 {
         self.ceiling.max(self.stripes.of(self.stripe(key)))
     }
 
-    /// Sets the ceiling to the one on the disk.
+    /// Sets the ceiling to `ceiling`, which is on the disk now.
     pub fn set_ceiling(&mut self, ceiling: u64) {
         self.ceiling = ceiling.min(TOKEN_LIMIT - 1);
     }
 
-    /// Returns the stripe ceilings to write to the disk, and the number of the last change in them.
+    /// Returns the ceilings of stripes to write to the disk, and the number of their last change.
     pub fn stripe_ceilings(&self) -> (Vec<StripeCeiling>, u64) {
         self.stripes.wanted()
     }
 
-    /// Returns what a replica has to know to succeed this node: the token up to which any key may have issued some, and
-    /// the stripe ceilings. The token covers ceilings that clocks which are apart can explain. A ceiling further ahead
-    /// is only that of its own stripe.
+    /// Returns what a replica has to know to become the next master: the token up to which tokens of any key may have
+    /// been issued, and the ceilings of stripes. That token also covers stripes whose ceiling is no further ahead than
+    /// clocks may differ. A ceiling further ahead counts for its own stripe only.
     pub fn to_tell(&self, wall_us: u64, skew_ms: u32) -> (u64, Vec<StripeCeiling>) {
         let reach = ahead_us(wall_us, skew_ms) + CLOCKS_APART_US;
         let (stripes, _) = self.stripes.wanted();
@@ -133,22 +135,22 @@ impl Tokens {
         (within_reach.max().unwrap_or(0), stripes)
     }
 
-    /// Returns the number of the last change of the stripe ceilings.
+    /// Returns the number of the last change in the ceilings of stripes.
     pub fn stripe_changes(&self) -> u64 {
         self.stripes.changes()
     }
 
-    /// Notes that the stripe ceilings up to this change are on the disk.
+    /// Notes that the ceilings of stripes, as of the change with this number, are on the disk.
     pub fn stripes_saved(&mut self, change: u64) {
         self.stripes.saved(change);
     }
 
-    /// Removes stripe ceilings that are no longer needed.
+    /// Removes ceilings of stripes that are no longer needed.
     pub fn sweep_stripes(&mut self, now: BootTime) {
         self.stripes.sweep(self.ceiling, |stripe| self.last.get(stripe as usize).copied().unwrap_or(0), now);
     }
 
-    /// Raises the floor: tokens up to `floor` may have been issued elsewhere, so no stripe issues them.
+    /// Raises the floor to `floor`: tokens up to it may have been issued elsewhere, so every later token is larger.
     pub fn raise_floor(&mut self, floor: u64) {
         let floor = floor.min(TOKEN_LIMIT - 1);
         self.floor = self.floor.max(floor);
@@ -163,35 +165,37 @@ impl Tokens {
     }
 
     /// Returns the ceiling that should be on the disk: some seconds ahead of the clock, and ahead of every issued
-    /// token. A restart by itself hardly raises the ceiling: its first tokens are just above the old one.
+    /// token. A restart alone hardly raises it, because the first tokens after a start are just above the old ceiling.
     pub fn wanted_ceiling(&self, wall_us: u64, skew_ms: u32) -> u64 {
         self.ahead(wall_us, skew_ms, 1)
     }
 
-    /// Returns whether `ceiling` should be raised: half of its lead is used up.
+    /// Returns whether half of the tokens between the present state and `ceiling` are used up, so that it should be
+    /// raised.
     pub fn uses_up(&self, ceiling: u64, wall_us: u64, skew_ms: u32) -> bool {
         self.ahead(wall_us, skew_ms, 2) > ceiling
     }
 
-    /// Returns a ceiling with this part of the full lead. Tokens raised by clients do not count: one client could
-    /// otherwise drive the tokens of all others ahead.
+    /// Returns a ceiling that is ahead of clock and tokens by the full lead divided by `part`. Tokens that clients
+    /// raised do not count: one client could otherwise drive the tokens of all others ahead.
     fn ahead(&self, wall_us: u64, skew_ms: u32, part: u64) -> u64 {
         let ahead_of_clock = ahead_us(wall_us, skew_ms) + CEILING_LEAD / part;
         let lead = if self.issued > 0 { ISSUED_LEAD } else { START_LEAD };
         ahead_of_clock.max(self.floor + self.issued + lead / part).max(self.demanded).min(TOKEN_LIMIT - 1)
     }
 
-    /// Issues a token for `key`. It is the proposal, if that is above `last` and at most the clock plus skew and the
-    /// ceiling; otherwise last + 1. Without a proposal it is max(last + 1, clock).
-    // Inlined: a call costs some dozens of instructions for each ACQUIRE (`make instructions`).
+    /// Issues a token for `key`. It is the client's proposal, if that is above the highest token of the stripe and
+    /// neither above the clock plus `skew_ms` nor above the ceiling; otherwise the highest token + 1. Without a
+    /// proposal it is the clock, or the highest token + 1 if that is larger.
+    // Inlined because a call costs some dozens of instructions per ACQUIRE (`make instructions`).
     #[inline(always)]
     pub fn issue(&mut self, key: &[u8], proposal: Option<Token>, now: Now, skew_ms: u32) -> Result<Token, Refusal> {
         let stripe = self.stripe(key);
         self.issue_on(stripe, self.last[stripe as usize], false, proposal, now, skew_ms)
     }
 
-    /// Issues a token for a grant in `mode` that has to exceed `floor`, which may be below `last`: a proposal between
-    /// the two is accepted as it is.
+    /// Issues a token for a grant in `mode` that has to exceed `floor`. If `floor` is below the highest token of the
+    /// stripe, a proposal between the two is accepted as it is.
     #[inline(never)]
     pub fn issue_above(
         &mut self,
@@ -232,7 +236,7 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Raises the token of a grant of `key` in `mode` to `token`, which a client named.
+    /// Raises the token of a grant of `key` in `mode` to `token`, which a client named, within a bound.
     pub fn raise(&mut self, key: &[u8], mode: Mode, token: Token, now: Now, skew_ms: u32) -> Result<(), Refusal> {
         let max = now.wall_us.max(self.floor).saturating_add(FENCE_SPAN_US).min(TOKEN_LIMIT - 1);
         if token.get() > max {
@@ -247,25 +251,26 @@ impl Tokens {
         Ok(())
     }
 
-    /// Notes a token of `key` that came from elsewhere (loaded, replicated, renamed). No token up to it is issued
-    /// again, and the state file has to record it.
+    /// Notes that `key` has or had `token`, which came from elsewhere (loaded, replicated, renamed). Later tokens are
+    /// larger, and the state file has to record it.
     pub fn observe(&mut self, key: &[u8], token: Token) {
         self.observe_on(self.stripe(key), token);
     }
 
     fn observe_on(&mut self, stripe: u32, token: Token) {
-        // A later incarnation starts above the ceiling, which is never below the floor.
+        // A later incarnation starts above the ceiling, which is never below the floor. So such a token needs no new
+        // ceiling.
         let is_covered = token.get() <= self.floor || self.is_below_ceiling(stripe, token);
         if !is_covered && !self.stripes.want(stripe, token.get(), BootTime::default()) {
             self.demanded = self.demanded.max(token.get());
         }
-        // The token counts as one of a grant other than a reader's, which is only stricter.
+        // The mode is unknown, so the token counts like one of an exclusive grant, which is only stricter.
         self.set_last(stripe, token, false);
     }
 
-    /// Returns whether this node could have issued a token from a client's payload. It is at most the highest token
-    /// that the node issued or observed, or its clock + skew. A larger one would drive the key's tokens towards their
-    /// end.
+    /// Returns whether a token in a client's payload is one that this node could have issued. It must not exceed the
+    /// highest token that the node issued or saw, or its clock + skew. A larger one would bring the key's tokens near
+    /// their maximum.
     pub fn plausible(&self, key: &[u8], token: Token, wall_us: u64, skew_ms: u32) -> bool {
         token.get() <= self.last(key).max(self.high).max(ahead_us(wall_us, skew_ms))
     }
@@ -274,9 +279,9 @@ impl Tokens {
         token.get() <= self.ceiling || token.get() <= self.stripes.of(stripe)
     }
 
-    /// Requests a higher ceiling for `token`; returns whether it will be set. The node's own ceiling is used if it will
-    /// soon reach the token anyway, otherwise a ceiling of the stripe. If too many stripes need one, the node's own
-    /// ceiling is raised, as far as clocks can be apart.
+    /// Asks for a higher ceiling, so that `token` can be issued; returns whether it will be set. If the node's own
+    /// ceiling will soon reach the token anyway, it is used; otherwise the stripe gets a ceiling of its own. If too
+    /// many stripes have one, the node's own ceiling is raised, as far as clocks may differ.
     fn raise_ceiling(&mut self, stripe: u32, token: Token, now: Now, skew_ms: u32) -> bool {
         if token.get() <= self.wanted_ceiling(now.wall_us, skew_ms) {
             return true;
@@ -287,7 +292,7 @@ impl Tokens {
         if self.stripes.want(stripe, token.get().saturating_add(ISSUED_LEAD).min(TOKEN_LIMIT - 1), now.boot) {
             return true;
         }
-        // If the floor is already further ahead, a start must not drive it on more than necessary.
+        // A floor that is already further ahead must not be driven on by a restart more than necessary.
         let reach = (ahead_us(now.wall_us, skew_ms) + CLOCKS_APART_US).max(self.floor + 2 * CEILING_LEAD);
         if token.get() > reach {
             return false;
@@ -312,7 +317,7 @@ impl Tokens {
         }
     }
 
-    /// Notes that `token` belongs to a grant other than a reader's.
+    /// Notes that `token` belongs to a grant other than a reader's, so that later readers' tokens must exceed it.
     #[cold]
     fn is_ordered(&mut self, stripe: u32, token: Token) {
         if let Some(ordered) = self.ordered.get_mut(&stripe) {
@@ -328,13 +333,13 @@ impl Tokens {
     }
 }
 
-/// Returns the stripe of a key, by the hash FNV-1a, which is short. A client gains nothing by forcing keys into one
-/// stripe.
+/// Returns the stripe of a key, from the hash FNV-1a, which takes few instructions. A client that forces keys into one
+/// stripe gains nothing.
 fn stripe(key: &[u8], stripes: usize) -> usize {
     let hash = key
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    // The low bits of FNV-1a are its weakest: fold the high half in.
+    // The low bits of FNV-1a are its weakest, so the high half is combined with them.
     (hash ^ (hash >> 32)) as usize & (stripes - 1)
 }
 

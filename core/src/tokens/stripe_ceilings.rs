@@ -1,24 +1,25 @@
 //! Ceilings of single stripes of tokens, above that of the node.
 //!
 //! A token may be far ahead of the node's clock: a quorum client raised it to that of a node whose clock is wrong, or a
-//! hostile client to any value. If the node's own ceiling were raised for it, every other key would start above that
-//! token in the next incarnation. So its stripe gets a ceiling of its own, which is kept on the disk beside the node's.
+//! hostile client to any value. If the node's own ceiling were raised for such a token, every other key would start
+//! above it in the next incarnation. So the stripe of its key gets a ceiling of its own, which is kept on the disk
+//! beside the node's.
 
 use std::collections::BTreeMap;
 
 use crate::values::limits::{STRIPE_CEILING_UNUSED_MS, TOKEN_STRIPES};
 use crate::values::time::BootTime;
 
-/// The ceiling of one stripe.
+/// The ceiling of one stripe, if it is above the node's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripeCeiling {
-    /// The stripe.
+    /// The number of the stripe.
     pub stripe: u32,
-    /// The upper bound of its tokens.
+    /// The upper bound of the tokens that were issued in this stripe.
     pub ceiling: u64,
 }
 
-/// Formats ceilings as text: `17:1826770601882918 18:…`; empty if there are none.
+/// Formats stripes and their ceilings as text: `17:1826770601882918 18:…`; empty if there are none.
 pub fn stripes_to_text(ceilings: &[StripeCeiling]) -> String {
     let words: Vec<_> =
         ceilings.iter().map(|StripeCeiling { stripe, ceiling }| format!("{stripe}:{ceiling}")).collect();
@@ -35,20 +36,20 @@ pub fn stripes_from_text(text: &str) -> Option<Vec<StripeCeiling>> {
     if text.is_empty() { Some(vec![]) } else { text.split(' ').map(stripe).collect() }
 }
 
-/// A stripe's own ceiling.
+/// The ceiling that one stripe has of its own.
 #[derive(Clone, Copy, Debug)]
 struct Above {
     /// The ceiling that should be on the disk.
     wanted: u64,
     /// The ceiling that is on the disk.
     durable: u64,
-    /// The number of the change that set `wanted`.
+    /// The number of the change that set `wanted`: when it is on the disk, `wanted` becomes `durable`.
     change: u64,
-    /// The time of that change.
+    /// The time at which `wanted` was set.
     since: BootTime,
 }
 
-/// The stripes with ceilings of their own.
+/// The stripes that have ceilings of their own, above the node's.
 #[derive(Clone, Debug)]
 pub(crate) struct StripeCeilings {
     above: BTreeMap<u32, Above>,
@@ -57,7 +58,7 @@ pub(crate) struct StripeCeilings {
 }
 
 impl StripeCeilings {
-    /// Creates an empty set for at most `max` stripes.
+    /// Creates an empty set, with room for `max` stripes.
     pub(crate) fn new(max: usize) -> Self {
         Self { above: BTreeMap::new(), max, changes: 0 }
     }
@@ -67,7 +68,7 @@ impl StripeCeilings {
         self.above.get(&stripe).map_or(0, |above| above.durable)
     }
 
-    /// Requests this ceiling for `stripe`; returns whether there is room for it.
+    /// Asks for the ceiling `ceiling` for `stripe`; returns whether there is room for it.
     pub(crate) fn want(&mut self, stripe: u32, ceiling: u64, now: BootTime) -> bool {
         if let Some(above) = self.above.get_mut(&stripe) {
             if ceiling > above.wanted {
@@ -97,31 +98,31 @@ impl StripeCeilings {
         }
     }
 
-    /// Returns the ceilings to write to the disk, in the order of stripes, and the number of the last change.
+    /// Returns the ceilings to write to the disk, in the order of stripes, and the number of their last change.
     pub(crate) fn wanted(&self) -> (Vec<StripeCeiling>, u64) {
         let ceilings = self.above.iter().map(|(&stripe, above)| StripeCeiling { stripe, ceiling: above.wanted });
         (ceilings.collect(), self.changes)
     }
 
-    /// Returns the number of the last change.
+    /// Returns the number of the last change in these ceilings.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Notes that the ceilings up to this change are on the disk.
+    /// Notes that the ceilings, as of the change with this number, are on the disk.
     pub(crate) fn saved(&mut self, change: u64) {
         for above in self.above.values_mut().filter(|above| above.change <= change) {
             above.durable = above.wanted;
         }
     }
 
-    /// Returns the largest ceiling up to `reach`.
+    /// Returns the largest of these ceilings that is not above `reach`.
     pub(crate) fn largest_up_to(&self, reach: u64) -> u64 {
         self.above.values().map(|above| above.wanted).filter(|&wanted| wanted <= reach).max().unwrap_or(0)
     }
 
-    /// Removes ceilings that are no longer needed: the node's own ceiling has passed them, or the refused request for
-    /// them was not repeated. `last` returns the highest token of a stripe.
+    /// Removes ceilings that are no longer needed: those that the node's own ceiling has passed, and those that a
+    /// refused request asked for which never came again. `last` returns the highest token of a stripe.
     pub(crate) fn sweep(&mut self, node_ceiling: u64, last: impl Fn(u32) -> u64, now: BootTime) {
         self.above.retain(|&stripe, above| {
             let unused = last(stripe) <= node_ceiling && now.ms_since(above.since) >= STRIPE_CEILING_UNUSED_MS;

@@ -1,17 +1,17 @@
-//! Tokens of a key only grow, whatever the clock, other keys and ceilings do.
+//! Tests that the tokens of a key only grow, whatever the clock, other keys and ceilings do.
 
 use super::*;
 use crate::fixture::{permit, token};
 use proptest::prelude::*;
 
-/// Returns a moment at which the wall clock shows this.
+/// Returns a moment at which the wall clock shows `wall_us` microseconds.
 fn at(wall_us: u64) -> Now {
     Now::new(BootTime::from_us(wall_us), wall_us)
 }
 
 #[test]
 fn follows_the_clock_and_never_falls_back_with_it() {
-    // (wall clock, expected token)
+    // (wall clock in µs, expected token)
     let cases = [(100, 1_001), (1_000, 1_002), (5_000, 5_000), (5_000, 5_001), (4_000, 5_002), (0, 5_003)];
     let mut tokens = Tokens::new(1_000);
     for (wall_us, expected) in cases {
@@ -20,7 +20,8 @@ fn follows_the_clock_and_never_falls_back_with_it() {
     assert_eq!(tokens.high(), 5_003);
 }
 
-/// A reader's token is above those of all other grants in the stripe but readers'; another grant's is above all.
+/// A new reader's token is above the tokens of all earlier grants of the stripe but readers'. Another grant's is above
+/// all.
 #[test]
 fn readers_come_after_all_that_were_no_readers() {
     let mut tokens = Tokens::new(100);
@@ -32,11 +33,12 @@ fn readers_come_after_all_that_were_no_readers() {
     assert_eq!((tokens.last(b"k"), tokens.last_ordered(b"k")), (300, 100));
     assert_eq!(read(&mut tokens, 200), Ok(200), "one round trip, whatever readers had");
     assert_eq!(read(&mut tokens, 100), Ok(301));
-    // A permit that joins others may have a smaller token than earlier readers; later readers get larger ones.
+    // A permit that joins others may have a smaller token than earlier readers; later readers get larger tokens than
+    // that permit.
     let permit = permit(1, 3);
     assert_eq!(tokens.issue_above(100, b"k", permit, Some(token(150)), at(1_000), 0).map(Token::get), Ok(150));
     assert_eq!((tokens.last_ordered(b"k"), read(&mut tokens, 150), read(&mut tokens, 151)), (150, Ok(302), Ok(151)));
-    // A raised token of a reader is no bound for later readers; that of any other grant is.
+    // If a reader's token is raised, later readers need not exceed it. If another grant's is, they must.
     tokens.raise(b"k", Mode::Shared, token(400), at(1_000), 0).unwrap();
     assert_eq!((tokens.last(b"k"), tokens.last_ordered(b"k")), (400, 150));
     tokens.raise(b"k", permit, token(350), at(1_000), 0).unwrap();
@@ -107,8 +109,9 @@ fn each_proposal_has_its_token() {
     }
 }
 
-/// Incarnations of one node with small numbers, over every combination of clock and number of grants. No token repeats
-/// or falls, and none exceeds the ceiling on the disk, whatever the clock does between two incarnations.
+/// Tries several incarnations of one node, with small numbers and every combination of clock and number of grants.
+/// Whatever the clock does between two incarnations, no token is issued twice or falls, and none exceeds the ceiling on
+/// the disk.
 #[test]
 fn every_small_history_of_lives() {
     fn live(saved: u64, highest: u64, lives: u32) {
@@ -118,7 +121,7 @@ fn every_small_history_of_lives() {
         for wall_us in [0, 40, 1_000_000_000] {
             for grants in 0..4 {
                 let mut tokens = Tokens::new(saved.max(wall_us));
-                // The disk may fail (the ceiling stays the earlier incarnation's) or work.
+                // The write may fail, so that the ceiling on the disk stays the earlier incarnation's; or it succeeds.
                 for ceiling in [saved, tokens.wanted_ceiling(wall_us, 0)] {
                     tokens.set_ceiling(ceiling);
                     let mut last = highest;
@@ -148,8 +151,8 @@ fn starts_alone_raise_the_ceiling_hardly() {
     assert!(ceiling <= 1_000_000 + CEILING_LEAD + 1_000 * START_LEAD, "{ceiling}");
 }
 
-/// A hostile client raises the token of its own key as far as it can; then the node restarts. Other keys start where
-/// they would have, and that key starts above all its tokens.
+/// A hostile client raises the token of its own key as far as it can. Then the node restarts. Other keys start where
+/// they would have without it, and that key starts above all its tokens.
 #[test]
 fn one_keys_outlier_stays_with_its_stripe() {
     let (wall_us, skew_ms, year) = (1 << 50, 2_000, FENCE_SPAN_US);
@@ -203,7 +206,8 @@ fn what_was_refused_and_never_came_again_is_forgotten() {
     assert_eq!(tokens.stripe_ceilings().0, [], "until the node's own has passed it");
 }
 
-/// Another node's clock is a day ahead: every locked key is raised to that node's tokens, which succeeds for all.
+/// The clock of another node is a day ahead, and every locked key is raised to that node's tokens. The node's own
+/// ceiling follows after a few refusals, so all succeed.
 #[test]
 fn where_clocks_are_apart_the_nodes_ceiling_follows() {
     let (wall_us, day) = (1 << 50, 86_400_000_000);
@@ -222,15 +226,15 @@ fn where_clocks_are_apart_the_nodes_ceiling_follows() {
         }
     }
     assert!(refused < 10, "{refused}");
-    // The ceiling does not follow further than clocks can be apart.
+    // But the ceiling follows no further than clocks may differ.
     let further = token(wall_us + 3 * day);
     let mut ends: Vec<_> = (0..4_u8).map(|n| tokens.raise(&[n], Mode::Exclusive, further, at(wall_us), 0)).collect();
     ends.dedup();
     assert_eq!(ends, [Err(Refusal::NotYet), Err(Refusal::FenceTooFar { max: tokens.ceiling() })]);
 }
 
-/// Clocks are apart, a hostile client takes a stripe's ceiling for itself, and the node restarts again and again: the
-/// ceiling follows the clocks, not the client.
+/// Clocks differ, a hostile client takes a stripe's ceiling for itself, and the node restarts again and again. The
+/// node's ceiling follows the clocks, not the client.
 #[test]
 fn starts_do_not_add_up_what_the_ceiling_followed() {
     let (wall_us, hour) = (1 << 50, 3_600_000_000);
@@ -256,7 +260,8 @@ fn starts_do_not_add_up_what_the_ceiling_followed() {
     assert!(ceiling < wall_us + 2 * hour, "{}", ceiling - wall_us);
 }
 
-/// A client that may lock a key and raise its token cannot drive the node's own ceiling ahead of its grants.
+/// A client that may lock a key and raise its token does both in turn. That does not drive the node's own ceiling ahead
+/// of its grants.
 #[test]
 fn raising_and_granting_in_turn_drives_nothing_ahead() {
     let wall_us = 1 << 50;
