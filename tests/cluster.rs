@@ -125,7 +125,7 @@ fn a_lock_that_expires_while_its_slot_moves() {
     assert_eq!(one.server.info("held"), 0);
 }
 
-/// A cluster that is down accepts no writes, though it may be readable: a lock that a client cannot acquire then is not
+/// A cluster that is down accepts no writes, though it may be readable. A lock that a client cannot acquire then is not
 /// handed over to a waiter, either.
 #[test]
 fn a_cluster_that_is_down_hands_nothing_over() {

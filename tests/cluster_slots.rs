@@ -1,4 +1,4 @@
-//! A slot of a cluster that comes to a node without its locks, or loses them, is guarded; a slot that comes with its
+//! A slot of a cluster that comes to a node without its locks, or loses them, is guarded. A slot that comes with its
 //! locks is not.
 
 use crate::harness::{

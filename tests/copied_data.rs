@@ -1,5 +1,5 @@
-//! A state file is valid only for its own data: not for a copy of the data or the file, not for data that another
-//! incarnation has used since, and not for an older AOF.
+//! A state file is valid only for its own data. It is not valid for a copy of the data or the file, for data that
+//! another incarnation has used since, or for an older AOF.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

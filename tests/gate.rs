@@ -28,7 +28,7 @@ fn a_late_writer_is_refused() {
 }
 
 /// A permit is refused if its token is below that of a reader that came later, although neither excludes others of its
-/// kind; and the other way round.
+/// kind. A reader is refused below a later permit's token.
 #[test]
 fn every_mode_is_refused_by_those_that_it_excludes() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Holders that are stopped for longer than their leases continue and write through a gate, while servers fail: no such
+//! Holders that are stopped for longer than their leases continue and write through a gate, while servers fail. No such
 //! write succeeds after that of a newer holder.
 //!
 //! Each write appends its token to a list, in one step with the gate. So whatever survives of the list shows which

@@ -105,8 +105,8 @@ fn a_hundred_thousand_locks_are_flushed_under_load() {
     }
 }
 
-/// Each of 60 leases of one lock used to keep a copy of its key, even after the lock was deleted: for a third of its
-/// ttl, which can be a day.
+/// Each of 60 leases of one lock used to keep a copy of its key, even after the lock was deleted. The copy stayed for a
+/// third of its ttl, which can be a day.
 #[test]
 fn leases_with_keepalive_share_the_key_of_their_lock_and_leave_none_of_it() {
     const KEY_BYTES: usize = 1_000_000;

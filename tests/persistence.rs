@@ -1,4 +1,4 @@
-//! Locks after a crash, a restart or a rewrite: every grant is there with its owner, token, mode, holds and note and,
+//! Locks after a crash, a restart or a rewrite. Every grant is there with its owner, token, mode, holds and note and,
 //! within one boot, its exact deadline. Grants that have ended are not there.
 
 use std::fs;
@@ -269,7 +269,7 @@ fn the_aof_shows_only_effects_and_deletions() {
     assert_eq!(commands_in_aof(&server), [e, e, e, e, e, r, e, d, e, d]);
 }
 
-/// In the AOF a RELEASE is the result of a command, not a request: its token and level are ignored, and it ends the
+/// In the AOF a RELEASE is the result of a command, not a request. Its token and level are ignored, and it ends the
 /// lock whatever its holds, but only of this owner.
 #[test]
 fn a_release_in_the_aof_ends_the_lock_of_its_owner_and_no_other() {

@@ -1,4 +1,4 @@
-//! While there is no replica and no AOF, changes are not sent; a replica or an AOF that begins in the middle of many
+//! While there is no replica and no AOF, changes are not sent. A replica or an AOF that begins in the middle of many
 //! changes misses none.
 
 use std::sync::atomic::{AtomicBool, Ordering};

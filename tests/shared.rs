@@ -200,7 +200,7 @@ fn a_repeated_request_is_one_in_the_same_mode() {
     assert!(error(me.say("LOCK.ACQUIRE x a 60000 SHARED RETRY")).starts_with("OWNED"));
 }
 
-/// An owner that is granted the lock no longer waits: its requests in that mode are answered with the grant, and those
+/// An owner that is granted the lock no longer waits. Its requests in that mode are answered with the grant, and those
 /// in another mode are refused.
 #[test]
 fn a_holder_does_not_wait_for_itself() {

@@ -1,9 +1,9 @@
 //! This version of the module reads what earlier versions wrote: an upgrade by restart keeps every lock and its token.
 //!
 //! `stored/` has a folder per version, made by `make store`. It contains the snapshot and the state file of a node that
-//! was shut down cleanly, the AOF and the state file of one that was killed, and the tokens of the locks in both. They
-//! are from another boot, so all leases, which are a day long, start over in full. The files are copies, and those of
-//! 0.1.0 are not tied to their data, so they prove nothing and the node is guarded.
+//! was shut down cleanly, and the AOF and the state file of one that was killed. It also has the tokens of the locks in
+//! both. They are from another boot, so all leases, which are a day long, start over in full. The files are copies, and
+//! those of 0.1.0 are not tied to their data, so they prove nothing and the node is guarded.
 
 use std::collections::HashMap;
 use std::fs;

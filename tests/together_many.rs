@@ -1,4 +1,4 @@
-//! A lock with a hundred thousand holders: an operation on one of them takes as long as with two holders, and the end
+//! A lock with a hundred thousand holders. An operation on one of them takes as long as with two holders, and the end
 //! of all does not delay other clients.
 
 use std::time::Instant;

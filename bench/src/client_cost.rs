@@ -1,5 +1,5 @@
-//! The client's own cost of a lock and its release, in counts that a busy machine does not change: instructions and
-//! allocations, beside raw SETs and DELs.
+//! The client's own cost of a lock and its release, beside raw SETs and DELs. It is counted in instructions and
+//! allocations, which a busy machine does not change.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

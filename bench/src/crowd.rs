@@ -1,6 +1,6 @@
-//! The cost of answering thousands of clients that one command releases: readers behind a writer, compared with the
-//! server's own cost for the same number of clients waiting for a stream or a message. Also compared with Redisson's
-//! way, whose readers receive a message and then ask.
+//! The cost of answering thousands of clients that one command releases: readers behind a writer. It is compared with
+//! the server's own cost for the same number of clients that wait for a stream or a message. Also compared with
+//! Redisson's way, whose readers receive a message and then ask.
 //!
 //! All of them use the same connections to one server, in turns. Waiting and cleaning up afterwards are not measured.
 

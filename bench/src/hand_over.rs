@@ -8,7 +8,7 @@
 //! Permits are handed over in the same way, several at a time: a number passes from one client to the next.
 //!
 //! Fairness is Jain's index of the clients' turns, (Σx)² / (n Σx²), as a share of the highest index possible for that
-//! number of turns: 1 if no client got two turns more than another.
+//! number of turns. It is 1 if no client got two turns more than another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

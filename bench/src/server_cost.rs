@@ -54,7 +54,7 @@ const BUDGETS: [(&str, f64); 4] = [(FLOOR, 1.25), (SCRIPTED, 0.54), (NATIVE[0], 
 const GATE_BUDGETS: [(&str, f64); 2] = [(FENCED_BY_SCRIPT, 0.6), (SET, 2.0)];
 
 /// The largest cost of ACQUIRE and RELEASE while somebody waits for another lock, as a multiple of the cost where
-/// nobody waits: users that do not use a queue should not pay for it.
+/// nobody waits. Users that do not use a queue should not pay for it.
 const BESIDE_WAITER_MAX: f64 = 1.03;
 
 /// The largest cost of ACQUIRE and RELEASE with the AOF, as a multiple of the cost of the server's own pair of commands

@@ -1,5 +1,5 @@
-//! Locks with several holders: the cost of one more reader or permit beside many others, in time and memory, and the
-//! effects on others while thousands of readers are granted a lock or end at once.
+//! Locks with several holders. Measured is the cost of one more reader or permit beside many others, in time and
+//! memory. Also measured are the effects on others while thousands of readers are granted a lock or end at once.
 //!
 //! Redisson's solution for the same purpose is measured on the same server: scripts of our own with the commands that
 //! its read lock, its semaphore, and its semaphore of expiring permits run.

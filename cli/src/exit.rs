@@ -1,6 +1,6 @@
 //! The program's end: its exit codes, and the one line that says why.
 //!
-//! The codes are above 192, since a command that a signal ended has a code of up to 128 + 64, and below 200, where
+//! The codes are above 192, since a command that a signal ended has a code of up to 128 + 64. They are below 200, where
 //! systemd's own codes begin.
 
 use std::fmt;

@@ -183,7 +183,7 @@ fn shows(reply: &Value, owner: &str) -> bool {
 }
 
 /// Returns the servers that cannot say whether the holder of `first` (or if that is `None`, anyone) holds the lock
-/// there, with the reason: the server did not answer, or it is guarded and shows no such holder.
+/// there, with the reason. Such a server did not answer, or it is guarded and shows no such holder.
 pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [ServerAnswer<Reply>]) -> Vec<(&'a str, String)> {
     let why = |said: &ServerAnswer<Reply>| match &said.said {
         Ok(Reply { value, guard: Some((ms, reason)) }) if !first.is_some_and(|first| shows(value, &first.owner)) => {

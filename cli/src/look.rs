@@ -37,8 +37,8 @@ pub async fn info(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failu
     unknown.map_or(Ok(End::OK), Err)
 }
 
-/// Returns the failure that it is unknown whether the lock is held: together, the nodes that show a holder and those
-/// that do not answer or may have forgotten it could be a majority.
+/// Returns the failure that it is unknown whether the lock is held. That is so if the nodes that show a holder and
+/// those that do not answer or may have forgotten it could be a majority together.
 fn unknown(nodes: &Nodes, key: &[u8], view: Option<&LockView>, replies: &[ServerAnswer<Reply>]) -> Option<Failure> {
     let first = view.map(|view| &view.first);
     let whys = unsure(first, replies);

@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     match end {
         Ok(End::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT))) if Terminal::open().is_ours() => {
-            // If the command was ended by a signal of the terminal, this process ends itself by the same signal: only
+            // If the command was ended by a signal of the terminal, this process ends itself by the same signal. Only
             // then does a shell end its script.
             let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
             let _ = signal_hook::low_level::emulate_default_handler(signal as i32);

@@ -110,8 +110,8 @@ impl SingleClient {
         self.open.is_some_and(|open| open.number == number)
     }
 
-    /// Returns the time at which the client began to ask, the time until which it relies on the lock, the token, and
-    /// the number of holds by its own count.
+    /// Returns what the client knows of its lock: the time at which it began to ask, the time until which it relies on
+    /// the lock, the token, and the number of holds.
     pub fn holding(&self) -> Option<(BootTime, BootTime, u64, u32)> {
         match self.stage {
             Stage::Holding { since, until, token, level } => Some((since, until, token, level)),

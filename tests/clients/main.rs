@@ -308,8 +308,8 @@ fn tells_its_story(recipe: &Recipe) {
     }
 }
 
-/// Restricts users that do not log in, as recipes do not, to the permissions of an application in docs/acl.md, and to
-/// arming the guard, which recipes do to show its error.
+/// Restricts users that do not log in, as recipes do not, to the permissions of an application in docs/acl.md. They may
+/// also arm the guard, which recipes do to show its error.
 fn limit_to_the_rules_of_an_application(operator: &mut Client) {
     assert_eq!(operator.say("ACL SETUSER operator on nopass ~* &* +@all"), text("OK"));
     assert_eq!(operator.say("AUTH operator x"), text("OK"));

@@ -19,12 +19,12 @@ const TASKS: [usize; 2] = [1, 256];
 /// The largest time of taking a lock, as a multiple of the time of a raw SET.
 const P50_MAX: f64 = 1.05;
 
-/// The least rate of locks with many tasks, as a multiple of the rate of raw SETs and DELs: on the runtime of the
-/// current thread, and on the others, where raw commands also switch threads.
+/// The least rate of locks with many tasks, as a multiple of the rate of raw SETs and DELs. The first is for the
+/// runtime of the current thread, the second for the others, where raw commands also switch threads.
 const RATE_MIN: [f64; 2] = [2.0, 3.0];
 
-/// The largest CPU time of the client for a lock and its release, as a multiple of that for a raw SET and DEL: 6 us
-/// where those take 13.
+/// The largest CPU time of the client for a lock and its release, as a multiple of that for a raw SET and DEL. It is 6
+/// us where those take 13.
 const CPU_MAX: f64 = 0.46;
 
 /// Each runtime is measured for this many times as long as the other parts.

@@ -144,8 +144,8 @@ fn versions(up: &[&Patient]) -> Finding {
     }
 }
 
-/// Returns a finding if a node's tokens cannot be raised to where another node's tokens start, because that node's
-/// clock was once far ahead, and tokens never fall.
+/// Returns a finding if a node's tokens cannot be raised to where another node's tokens start. That is so if the other
+/// node's clock was once far ahead, because tokens never fall.
 fn floors(up: &[&Patient]) -> Option<Finding> {
     let highest = up.iter().map(|patient| patient.view.token_floor).max()?;
     let follows = |view: &NodeView| highest <= view.clock_us.max(view.token_floor).saturating_add(FOLLOWED_US);

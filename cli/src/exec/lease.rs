@@ -10,7 +10,7 @@ pub const KILL_MARGIN: Duration = Duration::from_millis(100);
 /// The time before the end of validity at which the watchdog sends SIGKILL, if this program has not.
 pub const WATCHDOG_MARGIN: Duration = Duration::from_millis(50);
 
-/// The percentage of a lease within which it has to be extended before the command is ended: the extension is due after
+/// The percentage of a lease within which it has to be extended before the command is ended. The extension is due after
 /// a third, and repeated after another tenth.
 const EXTENDING_PERCENT: u32 = 45;
 

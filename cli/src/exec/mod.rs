@@ -1,6 +1,6 @@
 //! `palisade exec`: runs a command under a lock.
 //!
-//! The command runs in its own process group. No process of that group outlives the lock: when it is being lost,
+//! The command runs in its own process group. No process of that group outlives the lock. When the lock is being lost,
 //! SIGTERM is sent early enough for the grace period and SIGKILL to fit in the rest of its validity.
 
 pub mod group;
@@ -31,8 +31,8 @@ use crate::show::{printable, tell};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, give_back, take};
 
-/// The number of times per lease that the lock's validity is checked and reported, so that the watchdog knows of an
-/// extension long before it would act.
+/// The number of times per lease that the lock's validity is checked and reported to the watchdog. So the watchdog
+/// knows of an extension long before it would act.
 const LOOKS_A_LEASE: u32 = 6;
 
 /// Runs the command under the lock.

@@ -2,9 +2,9 @@
 //! stopped.
 //!
 //! It reads lines from a pipe: the process group, the end of the lock's validity (microseconds since boot, repeatedly),
-//! and `done`. If the pipe ends without `done`, nothing extends the lock any longer: the watchdog ends the command and,
-//! once none of its processes is left, releases the lock. The data for the release is in its environment, which only
-//! its user can see.
+//! and `done`. If the pipe ends without `done`, nothing extends the lock any longer. Then the watchdog ends the
+//! command, and releases the lock once none of its processes is left. The data for the release is in its environment,
+//! which only its user can see.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write, stdin};

@@ -123,7 +123,7 @@ impl Steps {
             });
             before = &after.list;
         }
-        // A step waits for the leases of clients that use versions before the present one, so the first two steps of a
+        // A step waits for the leases of clients that use versions before the present one. So the first two steps of a
         // new set do not wait.
         let waiting = steps.iter().filter(|step| step.version > 2).count() as u64;
         let first = if plan.present.version > 1 && waiting > 0 { survey.unsettled_ms() } else { survey.max_ttl_ms() };

@@ -53,7 +53,7 @@ impl Standing {
 pub struct SurveyedServer {
     /// The position in the list of nodes, from 1; `None` if the server is not in the list but a node named it.
     pub number: Option<usize>,
-    /// The name for people.
+    /// The server's name for people.
     pub name: String,
     /// The address as nodes store it: `host:port`, or `unix:///path`.
     pub address: String,

@@ -153,8 +153,8 @@ fn a_new_node_that_does_not_answer_is_named_while_it_is_asked_again() {
     assert_eq!(setting.end().code(), Some(196));
 }
 
-/// A node that lost its state file has another id until the same addresses are set again; a node that was down while
-/// the set changed is behind.
+/// A node that lost its state file is shown with another id until the same addresses are set again. A node that was
+/// down while the set changed is shown as behind.
 #[test]
 fn members_that_are_behind_or_have_another_id() {
     let mut servers = start(4);

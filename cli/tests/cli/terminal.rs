@@ -211,8 +211,8 @@ fn top_until_q() {
     person.sees("status-0");
 }
 
-/// A terminal sends its signals to all programs of the tests that run at it, and `nohup` makes them all ignore some:
-/// neither may influence a test.
+/// A terminal sends its signals to all programs of the tests that run at it, and `nohup` makes them all ignore some.
+/// Neither may influence a test.
 #[test]
 fn tests_do_not_depend_on_where_they_run() {
     let tests = "\"$TESTS\" --exact signals::while_it_waits signals::a_lock_that_is_held_by_itself";

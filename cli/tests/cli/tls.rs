@@ -81,8 +81,8 @@ fn locks_of_nodes_that_ask_for_a_certificate_and_a_password() {
     assert!(ended.err().contains("NOAUTH"), "{ended:?}");
 }
 
-/// Each way to use a node reports the state, the cause and what to do: a command to each node, the taking of a lock,
-/// the agent.
+/// Each way to use a node reports the state, the cause and what to do. The ways are a command to each node, the taking
+/// of a lock, and the agent.
 #[test]
 fn each_fault_of_tls_has_its_sentence() {
     let Some(dir) = certificates("DNS:locks.example") else { return };

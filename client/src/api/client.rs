@@ -171,9 +171,9 @@ impl Client {
     /// join a queue. Each node is watched on a connection of its own (LOCK.WATCH); nothing is polled.
     ///
     /// `Some`: a majority of the nodes names this owner as holder (of several holders, the first). Repeated when the
-    /// holder's note is replaced, and when its token rises: nodes may grant one lock under different tokens until its
-    /// owner has raised them to the same one. `None`: a majority reports the lock as free. While the nodes disagree, or
-    /// too few answer, nothing is reported.
+    /// holder's note is replaced, and when its token rises. (Nodes may grant one lock under different tokens until its
+    /// owner has raised them to the same one.) `None`: a majority reports the lock as free. While the nodes disagree,
+    /// or too few answer, nothing is reported.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};

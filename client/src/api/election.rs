@@ -13,7 +13,7 @@ use crate::{Changes, Client, Error, ErrorKind, Guard, Leader, Released};
 ///
 /// The leader holds the lock of this name on a majority of the nodes, and has proclaimed that. Its *term* is larger
 /// than that of every earlier leader. A leader sends its term with each write to a shared resource, which refuses a
-/// term smaller than the largest it has seen: a paused leader does not know yet that another one leads.
+/// term smaller than the largest it has seen. A paused leader does not know yet that another one leads.
 #[derive(Clone, Debug)]
 pub struct Election {
     client: Client,

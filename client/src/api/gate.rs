@@ -7,7 +7,7 @@ use redis::{Cmd, RedisError, cmd};
 
 use crate::Guard;
 
-/// Builds commands that a gate protects: the server that has the data performs them only if no later grant that
+/// Builds commands that a gate protects. The server that has the data performs them only if no later grant that
 /// excludes this one has passed the gate. Created by [`Guard::gate`].
 ///
 /// Each command carries the token and the mode that the lock has when the command is built.

@@ -20,7 +20,7 @@ use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
 /// A held lock, for as long as it [is valid](Guard::is_valid).
 ///
 /// Check [`Guard::is_valid`] before each step that must not happen without the lock. Give the [token](Guard::token) to
-/// the resource, which refuses a smaller one than it has seen: no check on this side can catch a process that is paused
+/// the resource, which refuses a smaller one than it has seen. No check on this side can catch a process that is paused
 /// right after it.
 ///
 /// Dropping a guard releases the lock in the background. At the end of a program nothing runs in the background any
@@ -162,8 +162,8 @@ impl Guard {
         !self.valid_for().is_zero()
     }
 
-    /// Returns for how long the lock may be relied on from now: counted on this machine's boot clock from before the
-    /// nodes were asked, less 1 % of the ttl and 2 ms. Zero once the lock is no longer valid.
+    /// Returns for how long the lock may be relied on from now. This is counted on this machine's boot clock from
+    /// before the nodes were asked, less 1 % of the ttl and 2 ms. Zero once the lock is no longer valid.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};

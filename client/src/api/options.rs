@@ -119,7 +119,7 @@ impl Options {
         self
     }
 
-    /// Sets the holder id, under which locks are held and waited for: one id for all locks of one flow of control,
+    /// Sets the holder id, under which locks are held and waited for. Use one id for all locks of one flow of control,
     /// which waits for one lock at a time. `palisade deadlocks` uses it to find holders that wait for each other. From
     /// 1 to 64 letters, digits, `.`, `_`, `:`, `/`, `@`, `+` and `-`. It is appended to the note (` [holder=ID]`), but
     /// not to a leader's proclamation.
@@ -198,7 +198,7 @@ impl Options {
     }
 
     /// Sets how long a node has to answer, connecting included. The default is twice its slowest answer of the last
-    /// seconds. It is at least a tenth of the ttl or 50 ms, whichever is less, and at most a third of the ttl or 1 s,
+    /// seconds. It is at least a tenth of the ttl or 50 ms, whichever is less. It is at most a third of the ttl or 1 s,
     /// whichever is less. The first connection has 1 s. The time begins when the request is sent; queueing in this
     /// process does not count. A slower node does not count, and is not asked again before it has answered.
     ///

@@ -7,7 +7,7 @@ use crate::{Client, Error, ErrorKind, Guard};
 
 /// A limited number of permits, created by [`Client::semaphore`].
 ///
-/// Each permit has a number, from 1 to the limit, that no other holder has at the same time: it can be a worker's id, a
+/// Each permit has a number, from 1 to the limit, that no other holder has at the same time. It can be a worker's id, a
 /// shard or a port. Its token is larger than that of every earlier permit with its number, so a resource remembers one
 /// largest token per number.
 #[derive(Clone, Debug)]

@@ -16,9 +16,9 @@ pub const BROKE: &str = "the connection broke";
 /// Maximum delay of a waiting request's answer after the end of its wait. Then its connection counts as dead.
 pub const LATE: Duration = Duration::from_secs(1);
 
-/// Maximum number of concurrent attempts on one server: enough for a hundred thousand a second with a round trip of a
-/// millisecond, and few enough that the node answers the last one soon after the first. Extensions and releases do not
-/// count.
+/// Maximum number of concurrent attempts on one server. It is enough for a hundred thousand a second with a round trip
+/// of a millisecond. It is so low that the node answers the last one soon after the first. Extensions and releases do
+/// not count.
 pub const WINDOW: usize = 128;
 
 /// Returns how long a request waits for the very first connection.

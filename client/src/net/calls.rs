@@ -22,7 +22,7 @@ use crate::values::failure::Why;
 /// The answer of one node to a call of a quorum machine, or the reason why there is none.
 #[derive(Debug)]
 pub struct Reply {
-    /// The round of the call.
+    /// The quorum machine's round in which the call was made.
     pub round: u64,
     pub call: Call,
     /// The server that answered.

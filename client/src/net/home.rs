@@ -1,5 +1,5 @@
-//! The client's own thread, as other threads see it: whether the present thread is it, how a future moves there, and
-//! work that is left to it.
+//! The client's own thread, as other threads see it. Says whether the present thread is it, moves futures there, and
+//! leaves work to it.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

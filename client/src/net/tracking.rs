@@ -1,7 +1,7 @@
 //! Receives the nodes' reports that a held lock may have changed there.
 //!
-//! A server reports the next change of a key to the connection that read it (client-side caching, `CLIENT TRACKING`):
-//! once, and again only after the next read. So nothing is polled, and no connection is blocked.
+//! A server reports the next change of a key to the connection that read it (client-side caching, `CLIENT TRACKING`).
+//! It does so once, and again only after the next read. So nothing is polled, and no connection is blocked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

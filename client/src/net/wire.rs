@@ -21,8 +21,8 @@ pub fn holder(info: &Value) -> Option<Holder> {
     })
 }
 
-/// Returns the command that waits for up to `ms` until `key` is no longer held with this token and this note's number;
-/// if the token is 0, until it is no longer free.
+/// Returns the command that waits for up to `ms` until `key` is no longer held with this token and this note's number.
+/// If the token is 0, it waits until the key is no longer free.
 pub fn watch(key: &[u8], ms: u64, token: u64, sequence: u64) -> Cmd {
     let mut command = cmd("LOCK.WATCH").arg(key).arg(ms).take();
     if token > 0 {

@@ -259,8 +259,8 @@ impl Renewer {
         }
     }
 
-    /// Waits for the other nodes' answers to the acquisition, for a short time after the grant, because the term is the
-    /// token that the nodes agree on.
+    /// Waits for the other nodes' answers to the acquisition, for a short time after the grant. The term is the token
+    /// that the nodes agree on.
     async fn await_stragglers(&mut self) {
         let by = self.since + STRAGGLERS;
         while let Ok(Some(reply)) = timeout_at(by, self.calls.next()).await {
@@ -464,7 +464,7 @@ impl Renewer {
     }
 }
 
-/// Returns the inputs of a machine's step: the time, and a random number.
+/// Returns the inputs for a step of a quorum machine: the time, and a random number.
 fn moment() -> (BootTime, u64) {
     (clock::boot_now(), rand::random())
 }

@@ -218,9 +218,10 @@ impl Error {
         self.0.in_the_way
     }
 
-    /// Returns whether the cause is permanent, so that someone has to act: a wrong password, a missing permission, an untrusted certificate, a server
-    /// without the module, an argument that nodes refuse. Anything else passes by itself, so waiting or retrying helps:
-    /// nodes that are down, load their data or are guarded, and a lock that another owner holds.
+    /// Returns whether the cause is permanent, so that someone has to act. Such causes are a wrong password, a missing
+    /// permission, an untrusted certificate, a server without the module, an argument that nodes refuse. Anything else
+    /// passes by itself, so waiting or retrying helps. Examples are nodes that are down, load their data or are
+    /// guarded, and a lock that another owner holds.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};

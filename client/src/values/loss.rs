@@ -10,7 +10,7 @@ use crate::NodeError;
 pub enum Loss {
     /// Another guard released the lock.
     Released,
-    /// The nodes lost the lock before its lease ended: an operator broke it, somebody deleted it or released it under
+    /// The nodes lost the lock before its lease ended. An operator broke it, somebody deleted it or released it under
     /// its owner's name, or nodes lost their memory. The listed nodes do not have it, and the others are no majority.
     TakenAway(Vec<NodeError>),
     /// The lease ended, because too few nodes extended it in time. The list has the answers of those that did not;

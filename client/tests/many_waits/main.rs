@@ -142,7 +142,7 @@ async fn a_node_that_is_killed_and_started_again() {
     wait_on(&nodes.0[1..], 0).await;
 }
 
-/// If the network to a node is cut or half open, requests leave the queues of that node, and return to their places
+/// If the network to a node is cut or half open, requests leave the queues of that node. They return to their places
 /// once it works again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_network_that_fails() {

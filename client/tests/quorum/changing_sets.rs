@@ -75,8 +75,8 @@ async fn is_on(nodes: &Nodes, key: &str, places: &[usize]) {
 }
 
 /// The set grows from three nodes to five, one of which is replaced, and shrinks to three again, while many tasks take
-/// turns. One lock of each kind is held throughout: by the client that changes the set, by one that only follows, and
-/// by one that is cut off for a while.
+/// turns. One lock of each kind is held throughout. One holder changes the set, one only follows, and one is cut off
+/// for a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_come_and_go_under_load() {
     let nodes = Nodes::start_with(6, lasting);

@@ -33,7 +33,7 @@ fn assert_no_quorum((error, late): &Ended) {
 }
 
 /// Three of five nodes freeze during a wait, which ends at its limit. A request in the queues, or behind another one of
-/// its process, used to end half a second to three seconds later, and to name a holder that may have gone.
+/// its process, used to end half a second to three seconds later. It also used to name a holder that may have gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_freezes_during_a_wait() {
     let nodes = Nodes::start(5);

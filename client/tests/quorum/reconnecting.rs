@@ -50,8 +50,8 @@ async fn requests_to_a_node_that_is_down_are_no_storm() {
         locks.try_lock("k").await.unwrap_err();
         requests += 1;
     }
-    // An attempt makes three connections: if nothing arrives on the first, the second asks which kind of server is
-    // there, and the third whether it uses TLS.
+    // An attempt makes up to three connections. If nothing arrives on the first, the second asks which kind of server
+    // is there, and the third whether it uses TLS.
     let attempts = connections.load(Ordering::Relaxed).div_ceil(3);
     let most = began.elapsed().as_millis() / 50 + 2;
     println!("{attempts} attempts for {requests} requests in a second");

@@ -8,8 +8,8 @@ use crate::fixture::{Nodes, connected, ms, until};
 use crate::harness::{Setup, int, text};
 use crate::proxy::{Proxy, proxied};
 
-/// A node that restarted grants the lock again with a larger token, so all nodes are asked to raise theirs, while the
-/// next round names the lower token. If that round is refused, the lock is not lost.
+/// A node that restarted grants the lock again with a larger token, so all nodes are asked to raise theirs. Meanwhile
+/// the next round names the lower token. If that round is refused, the lock is not lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_healed_node_on_a_slow_network_loses_nothing() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "1000", "max-clock-skew", "0"]);

@@ -68,7 +68,7 @@ impl Subscriber for Ear {
     fn exit(&self, _: &Id) {}
 }
 
-/// Installs the subscriber before any client of this process emits an event: a callsite that is first used while the
+/// Installs the subscriber before any client of this process emits an event. A callsite that is first used while the
 /// subscriber is being set would stay disabled.
 pub fn listen() {
     static ONCE: Once = Once::new();

@@ -2,7 +2,7 @@
 //! The process takes no precautions against faults.
 //!
 //! A recorded claim is never shorter than the client crate's promise. A claim lasts until the clock plus `valid_for`,
-//! which is read once. The clock is read *after* it: a clock reading from before would end the claim too early by the
+//! which is read once. The clock is read *after* it. A clock reading from before would end the claim too early by the
 //! time between the two, and an overlap in that time would go unseen. But a process that is stopped between the two
 //! must not claim seconds that it was never promised. So the clock is read before and after, and everything is repeated
 //! unless the two readings are close. The limit is [`CLAIM_SLACK_US`], a twentieth of the 2 ms by which nodes keep a

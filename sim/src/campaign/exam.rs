@@ -2,7 +2,7 @@
 //! asks for the lock again.
 //!
 //! A node alone must keep two promises. While the lease of the first grant runs, no other owner gets the lock; and the
-//! token of the second grant is larger. Both checks are exact except for the duration of a request: the lease counts
+//! token of the second grant is larger. Both checks are exact except for the duration of a request. The lease counts
 //! from before the first request was sent, and the second grant from the moment of its answer. So a finding is a broken
 //! promise of that node, even if other faults happen to it as well. (The contract excepts locks that a person takes
 //! away. An exam never does that, and a flush arms the guard.)

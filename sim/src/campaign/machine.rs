@@ -256,7 +256,7 @@ pub async fn ask_as<T: FromRedisValue>(who: &str, socket: &Path, words: &[&str],
     answer.map_err(|why| why.to_string())
 }
 
-/// Ports of servers. They are below the range that the system gives to connections (32 768 and up), so no connection
+/// Ports of servers. They are below the range that the system gives to connections (32 768 and up). So no connection
 /// takes the port of a server that is down.
 const PORTS: Range<u16> = 12_000..21_000;
 

@@ -3,7 +3,7 @@
 //! write whose token is below the largest of any client, and a read whose token is below the largest of any writer.
 //! Each permit has a number and a largest token of its own there.
 //!
-//! A writer's reads carry its token too. If only writes had tokens, updates would be lost: an old holder's write may
+//! A writer's reads carry its token too. If only writes had tokens, updates would be lost. An old holder's write may
 //! arrive after the new holder's read and before its write, when the register has not seen the larger token.
 
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@ impl Server {
         self.node.membership().decided()
     }
 
-    /// Returns the answer that rejects a request: it is meant for another server, or its connection joined with an
+    /// Returns the answer that rejects a request which is meant for another server, or whose connection joined with an
     /// older version of the set and has ended. Returns `None` if the node accepts the request.
     pub(super) fn is_not_heard(&self, request: &Request) -> Option<Hears> {
         if request.meant.is_some_and(|meant| meant != self.id()) && !self.without.is(Rule::MembersHaveIds) {

@@ -139,7 +139,7 @@ impl Server {
     }
 
     /// Lets `owner` wait for `key`, for at most `wait_ms`. Returns the reserved permit's number, 1 for the whole lock,
-    /// or 0 if it is not the owner's turn; `None` if the answer comes later, to request `id`.
+    /// or 0 if it is not the owner's turn. `None`: the answer comes later, to request `id`.
     ///
     /// # Errors
     ///

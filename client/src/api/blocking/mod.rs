@@ -177,8 +177,8 @@ face! {
     /// A held lock.
     ///
     /// If it is dropped outside of a runtime, the drop blocks until a majority has released the lock or had its time to
-    /// answer, since the process may be about to end. If it is dropped inside a runtime, the lock is released in the
-    /// background.
+    /// answer. It waits because the process may be about to end. If it is dropped inside a runtime, the lock is
+    /// released in the background.
     #[must_use = "the lock is given back when its guard is dropped"]
     Guard,
     blocks lost() -> Loss;

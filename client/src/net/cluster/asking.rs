@@ -119,7 +119,7 @@ impl Cluster {
     }
 
     /// Sends `command`, which may wait in a queue of its key's master. See [`Node::ask_waiting`]. If the slot moves to
-    /// another master meanwhile, the answer is Null, as at the end of a wait, and a caller that still waits asks again.
+    /// another master meanwhile, the answer is Null, as at the end of a wait. A caller that still waits asks again.
     pub async fn ask_waiting(self: &Arc<Self>, command: &Cmd, patience: Duration, about: Option<&Lease>) -> Answer {
         self.wait(command, patience, about, false).await
     }

@@ -15,8 +15,8 @@ use crate::values::failure::Why;
 /// Maximum silence of a connection with late requests before it is given up: it may be half open.
 const SILENCE: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// Maximum delay of a check. A longer delay shows that this process did not run in time (the machine was busy, or the
-/// process was suspended), so the node's answer may be there, unread.
+/// Maximum delay of a check. A longer delay shows that this process did not run in time, because the machine was busy
+/// or the process was suspended. Then the node's answer may be there, unread.
 pub const OVERSLEPT: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// Maximum number of times that a request gets more time because this process did not run in time ([`OVERSLEPT`]).

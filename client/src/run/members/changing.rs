@@ -86,7 +86,7 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
     }
 }
 
-/// Returns an error if a concurrent change led the set away from the versions that this change goes through.
+/// Returns an error unless a concurrent change went through the same versions as this change (`is_on_path`).
 fn overtaken_unless(is_on_path: bool, Members { version, list }: &Members) -> Result<(), Error> {
     let nodes = || list.iter().map(|member| member.address.as_str()).collect::<Vec<_>>().join(", ");
     let text = || {
@@ -321,7 +321,8 @@ impl<'a> Changer<'a> {
                 "it is a member already, as {}: remove it, and then add it with this address",
                 before.address
             )),
-            // A former member of this set, or one by now, is accepted: its last version shares nodes with this one.
+            // A server that was a member of this set, or has become one, is accepted. The last version that it knows
+            // shares nodes with the present one.
             None if knows.members.version > 0 && !shares_nodes(&knows.members, present) => unfit(
                 "it was told of another set: if it is not in use there, remove its state file (docs/operations.md)"
                     .to_owned(),

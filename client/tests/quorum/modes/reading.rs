@@ -155,8 +155,8 @@ async fn a_minority_that_is_down_is_in_nobodys_way() {
     }
 }
 
-/// A node that lost the grant of a reader, or of a writer that became one, grants it again in shared mode: together
-/// with another reader, where a writer would not get in.
+/// A node that lost the grant of a reader, or of a writer that became one, grants it again in shared mode. So it is
+/// granted beside another reader, where a writer would not get in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_is_healed_as_a_reader() {
     let nodes = Nodes::start(3);

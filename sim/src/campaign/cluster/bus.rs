@@ -1,4 +1,4 @@
-//! The bus of a cluster: a proxy in front of each server's bus port, so that a server can be cut off from all other
+//! The bus of a cluster: a proxy in front of each server's bus port. With it a server can be cut off from all other
 //! servers while clients still reach it.
 //!
 //! Each server connects from an address of its own, so a proxy knows which two servers a connection joins.

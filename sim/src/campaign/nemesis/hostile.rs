@@ -1,4 +1,4 @@
-//! Attacks that exhaust tokens: a client with access to a few keys raises their tokens as far as it can, and a wall
+//! Attacks that exhaust tokens. A client with access to a few keys raises their tokens as far as it can, and a wall
 //! clock shows a year that is too late for tokens. Other keys must stay available: [`crate::campaign::aftermath`]
 //! checks this for every majority of the nodes.
 

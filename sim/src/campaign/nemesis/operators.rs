@@ -38,7 +38,7 @@ pub async fn commands(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(200, 2_500)).await;
         let node = dice.below(world.slots.len());
-        // In a cluster, a server in use by another task is skipped: its shard moves slots or fails over, and deleting
+        // In a cluster, a server in use by another task is skipped. Its shard moves slots or fails over, and deleting
         // keys of a slot that is being imported takes locks away.
         let alone = world.slots[node].machine.try_lock();
         if alone.is_err() && world.cluster.is_some() {

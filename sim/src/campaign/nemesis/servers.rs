@@ -76,7 +76,7 @@ enum ToAll {
     Emptied,
 }
 
-/// Injects faults on all nodes at once: a grant that one node forgets may be known to other nodes, but a grant that all
+/// Injects faults on all nodes at once. A grant that one node forgets may be known to other nodes, but a grant that all
 /// forget is lost.
 pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
     // The kinds take turns, so that each occurs about equally often even in a short storm.

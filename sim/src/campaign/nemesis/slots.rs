@@ -1,6 +1,6 @@
-//! A master of a cluster dies while locks are held in its slots, and its slots are given to another master: by SETSLOT,
-//! as a person does, or by DELSLOTS and ADDSLOTS, as `redis-cli --cluster fix` does. The cluster has no replica, so the
-//! new owner does not know these locks.
+//! A master of a cluster dies while locks are held in its slots, and its slots are given to another master. That is
+//! done by SETSLOT, as a person does, or by DELSLOTS and ADDSLOTS, as `redis-cli --cluster fix` does. The cluster has
+//! no replica, so the new owner does not know these locks.
 //!
 //! No other fault happens to the three servers of this cluster. The clock of the master that dies is ahead by the
 //! greatest skew.
