@@ -414,7 +414,7 @@ fn ten_thousand_over_one_connection() {
     let each = (me.info_field("used_memory") - before) / COUNT;
     println!("{each} bytes each");
     assert!(each < 1_500, "{each} bytes each");
-    // Each request gives up its turn at once.
+    // The lock is offered to one waiter after another. Each of them gives up its turn at once.
     let mut owner = "me".to_owned();
     let mut next = 0;
     me.say("CONFIG SET lock.handoff-window 60000");

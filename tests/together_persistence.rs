@@ -14,7 +14,7 @@ use crate::persistence::{assert_same, fill, picture};
 /// A lease long enough for a hundred commands, in milliseconds.
 const SHORT_MS: u64 = 1_000;
 
-/// Some leases end while the server is down, and only those.
+/// Some leases end while the server is down. After the restart only these are over; the others still hold.
 #[test]
 fn leases_that_end_while_the_server_is_down_are_over() {
     for setup in [Setup::new().aof(), Setup::new().option("save", "3600 1")] {

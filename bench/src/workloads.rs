@@ -75,7 +75,7 @@ pub const SET: &str = "SET";
 pub const GATED: &str = "LOCK.GATE COMMAND SET";
 /// A write behind the script of docs/modes.md that does what a gate does.
 pub const FENCED_BY_SCRIPT: &str = "EVALSHA of a fence, with SET";
-/// An extension of a lease.
+/// The extension of a lease.
 pub const EXTEND: &str = "EXTEND";
 /// One more hold, and its release.
 pub const REENTER: &str = "REENTER + RELEASE";

@@ -104,7 +104,7 @@ impl Nodes {
         let _ = self.client.close().await;
     }
 
-    /// Waits until `by` for releases in the background, all of which have been sent by then.
+    /// Waits until `by` for releases in the background, but always long enough to send all of them.
     pub async fn given_back_by(&self, by: Instant) {
         let _ = timeout_at(by.max(Instant::now() + SENT), self.given_back()).await;
     }

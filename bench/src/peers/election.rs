@@ -307,7 +307,7 @@ async fn broken(ports: &[u16], times: usize) -> (Table, f64, f64) {
     for n in 0..times {
         let key = format!("broken-{n}");
         let guard = client.with(&ClientOptions::new().ttl(Duration::from_secs(30))).lock(&key).await.unwrap();
-        // Until then, the holder has asked its nodes to notify it.
+        // Gives the holder the time to ask its nodes to notify it.
         sleep(SETTLED).await;
         let began = Instant::now();
         operators.iter_mut().for_each(|node| drop(node.ask(&format!("LOCK.BREAK {key}"))));

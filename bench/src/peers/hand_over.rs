@@ -51,7 +51,7 @@ pub struct Options {
 struct Subject {
     name: &'static str,
     how: WaitMethod,
-    /// The largest number of waiters with which it is measured.
+    /// The largest number of waiters with which the way is measured.
     waiters_max: usize,
     is_plotted: bool,
 }

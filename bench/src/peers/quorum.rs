@@ -81,7 +81,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     let mut plots = Vec::new();
     let most = options.nodes.iter().copied().max().unwrap_or(0);
     let nodes: Vec<Server> = (0..most).map(|_| start()).collect();
-    // Until then, our locks take two rounds.
+    // A new node's tokens do not follow its clock at once, and without that our locks take two rounds.
     eprintln!("peers-quorum: until the tokens of new nodes follow their clocks");
     for node in &nodes {
         follows_its_clock(node).await;

@@ -20,7 +20,7 @@ const HELD: [usize; 4] = [100, 1_000, 10_000, 100_000];
 /// The number of held locks that the budgets are for: at most half of a core, 3 KB a lock, and 5 ms for a bystander.
 const BUDGETED: usize = 100_000;
 
-/// The length of their leases, which are extended after each third.
+/// The length of the held locks' leases. Each lease is extended after a third of it.
 const TTL: Duration = Duration::from_secs(10);
 
 /// The number of locks taken at a time at the beginning.

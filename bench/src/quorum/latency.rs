@@ -175,7 +175,7 @@ async fn compare(ports: Vec<u16>, rounds: usize) -> Measured {
     let apart = RawSetsApart::connect(&ports).await;
     let slow = LockOptions::new().node_timeout(Duration::from_secs(2));
     locks.with(&slow).try_lock("warm").await.unwrap().release().await;
-    // Until the client knows which nodes do not answer.
+    // Waits until the client knows which nodes do not answer.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let histogram = || Histogram::<u64>::new(3).unwrap();
     let mut measured = Measured {

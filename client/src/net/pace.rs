@@ -14,7 +14,7 @@ const REMEMBERED: Duration = Duration::from_secs(5);
 /// Factor of the timeout over the slowest answer.
 const TIMES: u32 = 2;
 
-/// Maximum number of doublings of the timeout, one after each silence.
+/// Maximum number of doublings of the timeout. It doubles each time a request is not answered.
 const DOUBLINGS: u32 = 4;
 
 /// The time that a node has to answer, from when a request is sent.

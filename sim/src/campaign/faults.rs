@@ -47,7 +47,7 @@ pub struct Fault {
     pub on: On,
     /// The moment at which the fault began.
     pub from: TimeUs,
-    /// The end; `None` while the fault lasts.
+    /// The moment at which the fault ended; `None` while it lasts.
     pub until: Option<TimeUs>,
     /// A remark for the report, such as a length.
     pub note: String,

@@ -63,7 +63,7 @@ pub struct Common {
     pub max_ttl_ms: u64,
     /// `lock.max-clock-skew`.
     pub skew_ms: u64,
-    /// The folder of their logs.
+    /// The folder of the servers' logs.
     pub logs: PathBuf,
 }
 

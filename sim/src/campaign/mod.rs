@@ -70,7 +70,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A recovery: everything was healed, and then every contended lock was acquired again.
 #[derive(Clone, Copy, Debug)]
 pub struct Recovery {
-    /// The moment at which the last fault was healed.
+    /// The moment at which the last fault was healed; the recovery begins here.
     pub from: TimeUs,
     /// The time, in microseconds, for which required nodes were still guarded: a majority, or all of a cluster.
     pub guard_us: u64,

@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(access(B, 6, None), Some(0));
         assert_eq!(access(A, 5, Some(1)), None);
         assert_eq!(access(B, 6, Some(1)), Some(1));
-        // This would happen without the token in the read.
+        // B writes the 1 again. Its write counts as a lost update, because it is not one more than the last.
         assert_eq!(access(B, 6, Some(1)), Some(1));
         let arrivals = register.arrivals_from(0);
         assert_eq!(arrivals.iter().map(|arrival| arrival.taken).collect::<Vec<_>>(), [true, true, false, true, true]);

@@ -17,8 +17,9 @@ pub struct Bounds {
     /// The number of rounds of extension of each client.
     pub(super) extensions: u8,
     pub(super) ticks: u8,
-    /// The number of restarts of nodes, and the number of times that a node loses its memory.
+    /// The number of restarts of nodes.
     pub(super) restarts: u8,
+    /// The number of times that a node loses its memory.
     pub(super) amnesias: u8,
     /// True if any majority decides a version in a single step, without the steps of an attempt.
     pub(super) at_once: bool,

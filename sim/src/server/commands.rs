@@ -93,7 +93,8 @@ impl Server {
                 let to = if shares { Conversion::Shared } else { Conversion::Exclusive };
                 let answer = self.perform(key, &Does::Convert(Convert { owner, to, token: None }), None, now);
                 let own = self.locks.get(&key).and_then(|lock| Some(lock.mode(lock.find(owner)?)));
-                // With `ConvertsAlone` switched off, the node grants the reader's request.
+                // With `ConvertsAlone` switched off, the node answers a reader that it is now the writer, although
+                // others read too.
                 if self.without.is(Rule::ConvertsAlone) && answer == Ok(Outcome::Null) && own == Some(Mode::Shared) {
                     let above = Token::new(self.node.tokens().last(&name(key)) + 1);
                     return Ok(above.map_or(Outcome::Null, Outcome::Token));

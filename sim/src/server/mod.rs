@@ -244,7 +244,8 @@ impl Server {
 
     /// Returns true if a request waits for a free lock although nothing prevents the node from granting it.
     pub fn lets_wait_for_nothing(&self, now: Now) -> bool {
-        // An evicted lock keeps others out. While a disk hangs, the node runs out of tokens.
+        // A lock that was evicted stays closed to others until its lease would have ended. A node whose disk hangs has
+        // no more tokens to grant with.
         let may_have = |waiter: &Waiter, name: &[u8]| {
             self.node.evicted().ensure_open(key_of(name), waiter.owner(), now.boot).is_ok()
                 && (waiter.want == Want::Turn

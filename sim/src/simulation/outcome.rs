@@ -16,7 +16,7 @@ macro_rules! totals {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Totals {
             $($(#[$about])* pub $count: u64,)+
-            /// Faults by name.
+            /// The number of injected faults of each name.
             pub faults: BTreeMap<&'static str, u64>,
         }
 
