@@ -8,11 +8,11 @@ use crate::values::token::Token;
 
 /// An acquisition in progress.
 ///
-/// It asks all nodes at once, with one proposal. If a majority grants the *same* token, the lock is held under it after
-/// one round trip. Otherwise the target is the largest token among the first majority of grants. Every node below the
-/// target is asked to raise its token to it (LOCK.FENCE). The lock is held once a majority has acknowledged at least
-/// the target; later grants count too. The acquisition is impossible as soon as fewer than a majority of nodes can
-/// still grant.
+/// It asks all nodes at once, with one proposed token. If a majority grants the *same* token, the lock is held under it
+/// after one round trip. Otherwise the target is the largest token among the first majority of grants. Every node whose
+/// grant has a smaller token is asked to raise it to the target (LOCK.FENCE). The lock is held once a majority has at
+/// least the target; grants that arrive later count too. The acquisition is impossible as soon as fewer than a majority
+/// of nodes can still grant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquire {
     ttl_ms: u32,
@@ -30,11 +30,11 @@ struct Seat {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
-    /// No answer yet.
+    /// The node has not answered.
     Asked,
-    /// Granted or acknowledged with this token.
+    /// The node granted or raised the lock to this token.
     Granted(Token),
-    /// Granted with this token, and asked to raise it.
+    /// The node granted the lock with this token, and was asked to raise it to the target.
     Raising(Token),
     Out(Out),
 }
@@ -42,9 +42,10 @@ enum State {
 /// The state of an acquisition.
 #[derive(Clone, Debug)]
 pub enum Progress {
-    /// Nodes still have to answer; the caller sends these calls.
+    /// More answers are needed. The caller sends these calls, if there are any.
     Goes(Vec<Call>),
-    /// A majority holds the lock for its owner. Late answers go to [`Held::on_answer`], in round 0.
+    /// A majority holds the lock for its owner. Answers that arrive later go to [`Held::on_answer`], as answers of
+    /// round 0.
     Held(Held),
     /// A majority granted the lock, but too late: nothing of the lease is left to rely on. The caller sends RELEASE to
     /// all nodes.
@@ -54,7 +55,8 @@ pub enum Progress {
 }
 
 impl Acquire {
-    /// Begins an acquisition on `nodes` nodes. `start` is read before anything is sent.
+    /// Begins an acquisition on `nodes` nodes. The caller reads `start` before it sends anything, because validity
+    /// counts from there. Returns the calls to send.
     pub fn begin(nodes: usize, ttl_ms: u32, proposal: Token, start: BootTime) -> (Self, Vec<Call>) {
         let seat = Seat { id: None, state: State::Asked };
         let acquire = Self { ttl_ms, start, proposal, seats: vec![seat; nodes], target: None };
@@ -62,8 +64,8 @@ impl Acquire {
         (acquire, calls)
     }
 
-    /// Continues from the grants that these nodes have. At least `ttl_ms` of their leases are left, counted from
-    /// `start`. The other nodes are not asked (see [`resume`](super::resume())).
+    /// Begins from the grants that these nodes already have for the owner. At least `ttl_ms` of their leases are left,
+    /// counted from `start`. Other nodes are not asked (see [`resume`](super::resume())).
     pub(super) fn resume(
         nodes: usize,
         ttl_ms: u32,
@@ -85,11 +87,12 @@ impl Acquire {
         Ask::Acquire { ttl_ms: self.ttl_ms, proposal: self.proposal, retry }
     }
 
-    /// Handles the answer of `node`, which is the server `id`, to `ask`.
+    /// Handles the answer to `ask` of `node`, which is the server `id`.
     pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, ask: Ask, answer: Answer, now: BootTime) -> Progress {
         let state = match (ask, answer) {
             (_, Answer::NotYet { ms }) if !self.is_late(now) => {
-                // The answer to a repeated ACQUIRE may be about the first one's grant.
+                // An answer to a repeated ACQUIRE may be about the grant of the first one, so each further one is sent
+                // with RETRY.
                 let ask = if matches!(ask, Ask::Acquire { .. }) { self.ask(true) } else { ask };
                 return Progress::Goes(vec![Call { node, ask, after_ms: ms }]);
             }
@@ -106,7 +109,7 @@ impl Acquire {
         self.proceed(now)
     }
 
-    /// Returns whether nothing of the lease is left to rely on.
+    /// Returns whether the validity of the lock is over already at `now`.
     fn is_late(&self, now: BootTime) -> bool {
         now >= valid_until(self.start, self.ttl_ms)
     }
@@ -119,7 +122,8 @@ impl Acquire {
             return Progress::Impossible;
         }
         if self.is_late(now) {
-            // A longer lease would help only if a majority grants the lock; otherwise something else is in the way.
+            // A longer lease helps only if a majority granted the lock. Otherwise another obstacle is in the way, which
+            // later answers show.
             return if has_majority { Progress::TooLate } else { Progress::Goes(vec![]) };
         }
         let same = |token: Token| tokens().filter(|&other| other == token).count() >= needed;
@@ -148,20 +152,19 @@ impl Acquire {
 
     fn done(&self, token: Token) -> Progress {
         let until = valid_until(self.start, self.ttl_ms);
-        // A node that was asked to raise its token has at least the lower one, so it is asked again.
+        // A node that was asked to raise its token has at least its earlier token. `Held` asks it again.
         let raising = |seat: &Seat| matches!(seat.state, State::Raising(_));
         let members = self.seats.iter().map(|seat| (seat.id, seat.token(), raising(seat)));
         Progress::Held(Held::new(members.collect(), token, self.ttl_ms, until))
     }
 
-    /// Returns the obstacle once the acquisition is impossible, or `None` while that depends on nodes that have not
-    /// answered.
+    /// Returns why the acquisition is impossible; `None` while that depends on nodes that have not answered.
     pub fn obstacle(&self) -> Option<Obstacle> {
         let open = self.seats.iter().filter(|seat| seat.state == State::Asked).count();
         obstacle(&self.outs().collect::<Vec<_>>(), open)
     }
 
-    /// Returns for each node why it does not count; `None` if it counts or has not answered.
+    /// Returns for each node why it does not count for the majority; `None` if it counts or has not answered.
     pub fn outs(&self) -> impl Iterator<Item = Option<Out>> {
         self.seats.iter().map(|seat| match seat.state {
             State::Out(out) => Some(out),
@@ -233,15 +236,15 @@ mod tests {
         assert_eq!((held.token(), held.valid_until()), (token(100), valid_until(at(0).boot, 1_000)));
     }
 
-    /// Tokens {10, 7}, then {8, 5}: if the largest of a majority were used without raising the others, tokens would
-    /// fall.
+    /// Without a second round, the largest token of one majority could be 10 ({10, 7}), and that of the next one 8 ({8,
+    /// 5}). So node 1, with 7, is asked to raise its token to 10.
     #[test]
     fn without_the_second_round_tokens_would_fall_back() {
         let mut acquire = begin(3);
         let calls = goes(grants(&mut acquire, &[(0, 10), (1, 7)]));
         assert_eq!(calls, [Call::now(1, Ask::Fence { token: token(10) })]);
         assert_eq!(held(fenced(&mut acquire, 1, 10, Answer::Token(token(10)))).token(), token(10));
-        // Node 1 has issued 10: its next grant is above that, in any majority.
+        // Node 1 has 10 now, so its next grant is above that, and any majority has one of the two nodes.
     }
 
     #[test]
@@ -275,7 +278,7 @@ mod tests {
         assert_eq!(outs, [None, None, Some(Out::Contended), Some(Out::Guarded { ms: 7 }), Some(Out::Failed)]);
     }
 
-    /// A split vote: of five nodes, each of three clients has at most two, and none holds the lock.
+    /// A split vote: of five nodes none of three clients gets more than two, so none of them holds the lock.
     #[test]
     fn a_split_vote_is_nobodys() {
         let mut acquire = begin(5);
@@ -285,7 +288,7 @@ mod tests {
         assert!(matches!(answer(&mut acquire, 4, Answer::No), Progress::Impossible));
     }
 
-    /// Two names for one server count as one vote.
+    /// Two names lead to one server: its grants count as one vote.
     #[test]
     fn one_server_counts_once() {
         let mut acquire = begin(3);
@@ -315,7 +318,7 @@ mod tests {
         assert_eq!(calls[0].ask, Ask::Fence { token: token(10) });
     }
 
-    /// The check of validity comes last, after the second round.
+    /// The answer of the last node arrives when validity is just about to end, or has just ended: held, or too late.
     #[test]
     fn too_late_is_not_held() {
         let until = valid_until(at(0).boot, 1_000);
@@ -327,7 +330,8 @@ mod tests {
             assert_eq!(matches!(progress, Progress::TooLate), !held);
         }
     }
-    /// A longer lease would not help: one node granted the lock, one is guarded, and one stayed silent past the lease.
+    /// One node granted the lock, one is guarded, and one stayed silent until validity was over. A longer lease would
+    /// not help, so the guard is reported as the obstacle.
     #[test]
     fn where_no_majority_grants_it_the_lease_is_not_what_is_too_short() {
         let late = |acquire: &mut Acquire, node: usize, answer: Answer| {

@@ -3,16 +3,18 @@
 
 use std::collections::BTreeMap;
 
-/// Pending events, ordered by time, then by the order in which they were scheduled.
+/// The events to come and their times, for a simulated world with its own time and randomness.
+///
+/// Events are ordered by time, then by the order in which they were scheduled.
 pub struct Agenda<E, C = SplitMix> {
-    /// True time, in microseconds.
+    /// The simulation's time, in microseconds. Simulated machines have clocks of their own ([`Clock`]).
     pub now: u64,
     chance: C,
     numbers: u64,
     events: BTreeMap<(u64, u64), E>,
 }
 
-/// A clock that drifts slightly and starts at an arbitrary value.
+/// The clock of a simulated machine: it drifts slightly, and starts at an arbitrary value.
 #[derive(Clone, Copy)]
 pub struct Clock {
     ahead: u64,
@@ -20,7 +22,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Returns the clock's reading at this true time.
+    /// Returns what the clock shows when the simulation's time is `time`.
     pub fn at(self, time: u64) -> u64 {
         self.ahead + time / 1_000_000 * self.per_million + time % 1_000_000 * self.per_million / 1_000_000
     }
@@ -53,7 +55,7 @@ impl<E> Agenda<E> {
 }
 
 impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
-    /// Creates an agenda at `now`, with randomness from this endless source.
+    /// Creates an agenda at the time `now`, with randomness from `chance`, which never ends.
     pub fn drawn_from(chance: C, now: u64) -> Self {
         Self { now, chance, numbers: 0, events: BTreeMap::new() }
     }
@@ -69,7 +71,7 @@ impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
         self.at(self.now + us, event);
     }
 
-    /// Returns the next event before `end` and moves the time to it.
+    /// Returns the next event before `end`, and moves the time to it. `None` if there is no event before `end`.
     pub fn next(&mut self, end: u64) -> Option<E> {
         let ((at, _), event) = self.events.pop_first().filter(|((at, _), _)| *at < end)?;
         self.now = at;
@@ -97,13 +99,14 @@ impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
         self.below(times) == 0
     }
 
-    /// Returns a clock whose rate differs from that of any other by less than `apart` in a million.
+    /// Creates a clock. Any two of these differ in rate by less than `apart` in a million.
     pub fn clock(&mut self, apart: u64) -> Clock {
         let per_million = 1_000_000 - apart / 2 + self.below(apart);
         Clock { ahead: 1_000_000 + self.below(1_000_000_000), per_million }
     }
 
-    /// Draws a message's travel time: some messages are lost, some are up to `late_us` late.
+    /// Draws the travel time of a message in microseconds. `None` if the message is lost; some messages are up to
+    /// `late_us` late.
     pub fn takes(&mut self, late_us: u64) -> Option<u64> {
         match self.below(100) {
             0..3 => None,

@@ -4,10 +4,11 @@ use crate::values::limits::DRIFT_PERCENT;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The largest cost of rounding to milliseconds, on both sides, in microseconds.
+/// The most that rounding to milliseconds can cost, at the client and at the node together, in microseconds.
 const ROUNDING_US: u64 = 2_000;
 
-/// A server's identity, independent of its name: its LOCK.NODE `id`, read on the connection that carries its answers.
+/// A server's identity, which does not depend on its name: the `id` of LOCK.NODE, read on the connection that carries
+/// its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u128);
 
@@ -27,8 +28,8 @@ pub const fn valid_until(start: BootTime, ttl_ms: u32) -> BootTime {
     BootTime::from_us((start.as_us() + ttl_ms as u64 * 1_000).saturating_sub(margin_us(ttl_ms)))
 }
 
-/// Returns the earliest moment at which a lease can have begun that was granted `waited_ms` after the request at
-/// `start`, as the node measured it. The node's clock may run faster than the holder's.
+/// Returns the earliest moment at which a lease can have begun, if the request was sent at `start` and the node says
+/// that it waited `waited_ms`. The node's clock may run faster than the holder's, so less is counted.
 pub const fn granted_after(start: BootTime, waited_ms: u64) -> BootTime {
     let waited_us = waited_ms.saturating_mul(1_000);
     start.plus_us(waited_us - waited_us / 100 * DRIFT_PERCENT - (waited_us % 100 * DRIFT_PERCENT).div_ceil(100))
@@ -43,12 +44,12 @@ pub enum Ask {
         ttl_ms: u32,
         /// The proposed token.
         proposal: Token,
-        /// True if an existing grant of this owner is accepted.
+        /// True if a grant that this owner already has is accepted (RETRY).
         retry: bool,
     },
-    /// LOCK.FENCE to this token.
+    /// LOCK.FENCE: asks the node to raise the grant's token to this one, and for the token that it has then.
     Fence {
-        /// The token.
+        /// The token to raise to.
         token: Token,
     },
     /// LOCK.EXTEND of the grant with this token.
@@ -69,25 +70,25 @@ pub struct Call {
     pub node: usize,
     /// The question.
     pub ask: Ask,
-    /// The delay before asking, in milliseconds, for a node that was not ready.
+    /// The pause before the question is sent, in milliseconds, because the node was not ready. 0 if it is sent at once.
     pub after_ms: u32,
 }
 
 /// A node's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
-    /// The token of this owner's grant on the node.
+    /// The node has a grant of this owner, with this token.
     Token(Token),
-    /// Null: another owner holds the lock, or this owner does not.
+    /// Null: another owner holds the lock, or this owner does not hold it.
     No,
-    /// The node is guarded, or cannot vouch for this lock.
+    /// The node is guarded, or is not sure of this lock.
     Guarded {
         /// The time until the guard ends, in milliseconds.
         ms: u64,
     },
-    /// The node will be ready soon; ask again.
+    /// The node will be ready soon, so the caller asks again.
     NotYet {
-        /// The delay before asking again, in milliseconds.
+        /// The pause before asking again, in milliseconds.
         ms: u32,
     },
     /// No answer in time, or another error.
@@ -101,12 +102,12 @@ pub enum Out {
     Contended,
     /// The node is guarded.
     Guarded {
-        /// The time until the node serves, in milliseconds.
+        /// The time until the guard ends, in milliseconds.
         ms: u64,
     },
     /// No answer in time, or another error.
     Failed,
-    /// The node is the same server as another node of the list.
+    /// The node is a second name of a server that already counts.
     Duplicate,
 }
 
@@ -120,7 +121,8 @@ impl Call {
 mod tests {
     use super::*;
 
-    /// The node's clock may run fast, so it may report a wait that is too long.
+    /// A node says that a request waited for a time. As its clock may run fast, the lease counts as having begun
+    /// somewhat earlier.
     #[test]
     fn a_wait_counts_less_what_clocks_drift() {
         for (waited_ms, began_us) in [(0, 0), (1, 990), (100, 99_000), (3_600_000, 3_564_000_000)] {

@@ -1,15 +1,15 @@
-//! Breaks the grants with one token on all nodes.
+//! Breaks the grants with one token on all nodes, for an operator.
 //!
 //! An owner's tokens may differ from node to node, and may be raised between the time when a node shows them and the
-//! break. So once an owner has been seen with the token, it is searched by name, and each node breaks the tokens that
-//! it shows for that owner.
+//! break. So once a node shows the token, its owner is known. From then on each node breaks whatever tokens it shows
+//! for that owner.
 
 use std::collections::BTreeSet;
 
-/// The largest number of rounds, each of which reads the grants of all nodes and breaks some.
+/// The largest number of rounds. Each reads the grants of all nodes, and breaks some.
 const LOOKS_MAX: usize = 3;
 
-/// The grants that a node shows, each with its owner and token; `None`: the node did not answer.
+/// The grants that one node shows, each with its owner and token; `None` if the node did not answer.
 pub type ShownTokens = Option<Vec<(Vec<u8>, u64)>>;
 
 /// A break of one token in progress.
@@ -18,23 +18,23 @@ pub struct Breaking {
     token: u64,
     owners: BTreeSet<Vec<u8>>,
     looks: usize,
-    /// The nodes that have something to break, or may have.
+    /// For each node, whether it had something to break in this round, or may have had.
     expected: Vec<bool>,
     is_hidden: bool,
 }
 
 impl Breaking {
-    /// Begins to break the grants with `token`. The caller knows that `owners` have it.
+    /// Begins to break the grants with `token`. The caller already knows that `owners` have it; usually there are none.
     pub fn begin(token: u64, owners: impl IntoIterator<Item = Vec<u8>>) -> Self {
         Self { token, owners: owners.into_iter().collect(), looks: 0, expected: vec![], is_hidden: false }
     }
 
-    /// Handles what each node shows. Returns the tokens that each has to break.
+    /// Handles the grants that each node shows. Returns for each node the tokens that it has to break.
     pub fn on_shown(&mut self, nodes: &[ShownTokens]) -> Vec<Vec<u64>> {
         let shown = || nodes.iter().flatten().flatten();
         self.owners.extend(shown().filter(|(_, token)| *token == self.token).map(|(owner, _)| owner.clone()));
         self.looks += 1;
-        // A majority shows a holder, but perhaps under other tokens.
+        // A majority has the lock, but no node that answered shows the token: its owner may have it on a silent node.
         self.is_hidden = self.owners.is_empty() && nodes.iter().any(Option::is_none) && shown().next().is_some();
         let theirs = |grants: &[(Vec<u8>, u64)]| -> Vec<u64> {
             grants.iter().filter(|(owner, _)| self.owners.contains(owner)).map(|(_, token)| *token).collect()
@@ -42,7 +42,8 @@ impl Breaking {
         let of_nodes: Vec<_> = nodes.iter().map(|grants| grants.as_deref().map(theirs)).collect();
         self.expected = of_nodes.iter().map(|tokens| tokens.as_ref().is_none_or(|tokens| !tokens.is_empty())).collect();
         let to_break = |tokens: Option<Vec<u64>>| match tokens {
-            // The owner has to be known before its token ends on the only node that shows it.
+            // If the silent node broke the token now, it could be the only one that has it, and its owner would stay
+            // unknown.
             None if self.is_hidden => vec![],
             Some(tokens) if !tokens.is_empty() => tokens,
             _ => vec![self.token],
@@ -50,8 +51,8 @@ impl Breaking {
         of_nodes.into_iter().map(to_break).collect()
     }
 
-    /// Handles whether each node has ended all grants that it had to; `None`: it did not answer. Returns whether
-    /// another round is needed, because a token was raised meanwhile, or a node answered that was silent before.
+    /// Handles for each node whether it has ended all grants that it had to; `None` if it did not answer. Returns
+    /// whether another round is needed: a token was raised meanwhile, or a node answered that was silent before.
     pub fn on_ended(&self, nodes: &[Option<bool>]) -> bool {
         let is_new = |(expected, ended): (&bool, &Option<bool>)| {
             *expected && if self.is_hidden { ended.is_some() } else { *ended == Some(false) && !self.owners.is_empty() }
@@ -59,7 +60,7 @@ impl Breaking {
         self.looks < LOOKS_MAX && self.expected.iter().zip(nodes).any(is_new)
     }
 
-    /// Returns whether an owner may have the token although no node showed it: the lock is held, and a node did not
+    /// Returns whether an owner may have the token although no node shows it: the lock is held, and some node did not
     /// answer.
     pub fn is_hidden(&self) -> bool {
         self.is_hidden
@@ -83,7 +84,8 @@ mod tests {
         assert_eq!(Breaking::begin(1, [b"a".to_vec()]).on_shown(&nodes)[0], [7], "the caller knows whose it is");
     }
 
-    /// A holder raises its tokens between the read and the break: the owner is found by name.
+    /// A holder raises its tokens after they were read and before they are broken. The next round finds it by its
+    /// owner, and breaks the raised tokens.
     #[test]
     fn an_owner_whose_tokens_are_raised_meanwhile_is_followed() {
         let mut breaking = Breaking::begin(7, []);
@@ -93,7 +95,8 @@ mod tests {
         assert!(!breaking.on_ended(&[Some(true), Some(true), Some(false)]));
     }
 
-    /// A node that was silent answers the break, and may have another token for the owner.
+    /// A node that did not show its grants answers the break. It may have another token for the owner, so another round
+    /// reads it.
     #[test]
     fn a_node_that_answers_late_is_looked_at_again() {
         let mut breaking = Breaking::begin(7, []);
@@ -116,7 +119,8 @@ mod tests {
         assert_eq!([7, 8, 9].map(again), [true, true, false]);
     }
 
-    /// A holder has the token only on the node that does not answer, and other tokens elsewhere.
+    /// A holder has the token on the node that does not answer, and other tokens on the others. So the break may be
+    /// incomplete, and says so.
     #[test]
     fn a_token_may_be_on_a_silent_node_alone() {
         let (one, other) = (shows(&[("a", 6)]), shows(&[("a", 8)]));

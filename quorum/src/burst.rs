@@ -1,5 +1,5 @@
-//! Counts the rounds that permits take when many clients want them at once. The state machines run against simplified
-//! nodes.
+//! Simulates many clients that want permits at once, and counts the rounds that each needs. The state machines of this
+//! crate run against simplified nodes.
 //!
 //! A node reserves the lowest free number, as a server does. Messages take a random time, and nothing else is random.
 //! The messages of one client to one node arrive in order; waits have connections of their own.
@@ -18,21 +18,21 @@ const NODES: usize = 5;
 const LIMIT: u16 = 8;
 const TTL_MS: u32 = 60_000;
 
-/// A client and the number of its acquisition.
+/// The index of a client, and the number of its acquisition.
 type Owner = (usize, u32);
 
-/// A client's next step when its number is not free.
+/// The rule by which a client goes on when the permit number that it drew is not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// Asks who holds what, and draws from the free numbers.
+    /// The client asks the nodes who holds what, and draws one of the free numbers.
     Looks,
-    /// Queues, and takes the number that most nodes reserve.
+    /// The client joins the queues, and takes the number that most nodes reserve for it.
     Queues,
-    /// Asks as [`Rule::Looks`], but always takes the lowest free number.
+    /// The client asks the nodes who holds what, as with [`Rule::Looks`], but always takes the lowest free number.
     Lowest,
 }
 
-/// A node: its grants, its reservations, and its queue by ticket.
+/// A simplified node: the permit numbers that it granted and reserved, and its queue, sorted by ticket.
 #[derive(Default)]
 struct Node {
     grants: BTreeMap<Owner, u16>,
@@ -56,7 +56,7 @@ impl Node {
         granted
     }
 
-    /// Reserves numbers for the head of the queue; returns the new reservations.
+    /// Reserves numbers for the requests at the head of the queue; returns the new reservations.
     fn serve(&mut self) -> Vec<(Owner, u16)> {
         let mut told = vec![];
         while let Some((&(ticket, owner), ())) = self.queue.first_key_value()
@@ -95,7 +95,7 @@ enum Message {
         ticket: u64,
     },
     Leave,
-    /// The reservation of this number for the owner has ended.
+    /// The time of this owner's reservation of the number is over.
     Over(u16),
 }
 
@@ -123,10 +123,10 @@ enum Stage {
 struct Client {
     acquisition: u32,
     stage: Stage,
-    /// The number of rounds of ACQUIRE, and of round trips of any kind.
+    /// The number of rounds of ACQUIRE so far, and of round trips of any kind.
     rounds: usize,
     trips: usize,
-    /// The arrival of the last message to each node.
+    /// For each node, the time at which the last message to it arrives. Later messages arrive after that.
     arrives: [u64; NODES],
 }
 
@@ -136,12 +136,13 @@ struct World {
     hold_us: u64,
     nodes: Vec<Node>,
     clients: Vec<Client>,
-    /// The rounds of ACQUIRE and all round trips that each client needed.
+    /// For each client that got a permit: how many rounds of ACQUIRE it needed, and how many round trips in all.
     done: BTreeMap<usize, (usize, usize)>,
 }
 
 impl World {
-    /// Creates clients that all begin within 50 µs, with round trips of at least 0.2 ms and 0.5 ms on average.
+    /// Creates a world of `clients` clients that all begin within 50 µs. A round trip takes at least 0.2 ms, and 0.5 ms
+    /// on average.
     fn new(rule: Rule, clients: usize, hold_us: u64, seed: u64) -> Self {
         let client = || Client {
             acquisition: 0,
@@ -273,7 +274,7 @@ impl World {
                 let progress = turn.on_answer(node, Some((id, number)));
                 let number = turn.number(random).unwrap();
                 if progress == TurnProgress::Free {
-                    // Closing its connections ends its waits.
+                    // The client closes its connections, which ends its waits.
                     self.say(owner, Message::Leave);
                     self.acquire(client, number, false);
                 }
@@ -282,7 +283,7 @@ impl World {
         }
     }
 
-    /// Asks for `number`: as a new owner if `anew`, otherwise as the owner whose turn it is.
+    /// Sends ACQUIREs for `number`: as a new owner if `anew`, otherwise as the owner whose turn it is.
     fn acquire(&mut self, client: usize, number: u16, anew: bool) {
         let it = &mut self.clients[client];
         it.acquisition += u32::from(anew);
@@ -328,7 +329,7 @@ impl World {
     }
 }
 
-/// Returns the median and the 99th percentile of rounds and of round trips, over `runs` worlds.
+/// Simulates `runs` worlds. Returns the median and the 99th percentile, each of rounds and of round trips.
 fn measure(rule: Rule, clients: usize, hold_us: u64, runs: u64) -> [(usize, usize); 2] {
     let worlds = (0..runs).map(|seed| World::new(rule, clients, hold_us, seed));
     let done: Vec<_> = worlds.flat_map(|world| World::run(world).into_values()).collect();
@@ -343,20 +344,22 @@ fn measure(rule: Rule, clients: usize, hold_us: u64, runs: u64) -> [(usize, usiz
     measured
 }
 
-/// Every permit is held until after the last client has one.
+/// There are as many clients as permits, and no permit is given back before the last client has one. The median and the
+/// 99th percentile of the rounds are as promised.
 #[test]
 fn a_burst_for_as_many_permits_as_there_are() {
     const LONG_US: u64 = 50_000_000;
     let [rounds, _] = measure(Rule::Looks, 8, LONG_US, 1_000);
     assert!(rounds.0 <= 2 && rounds.1 <= 4, "the budget is 2 and 4: {rounds:?}");
-    // The rules without a drawn number need more rounds.
+    // The other two rules need more rounds.
     for rule in [Rule::Queues, Rule::Lowest] {
         let [worse, _] = measure(rule, 8, LONG_US, 100);
         assert!(worse.1 > 2 * rounds.1, "{rule:?}: {worse:?}");
     }
 }
 
-/// More clients than permits, each holding one for a while: all are served, and no two share a number.
+/// There are more clients than permits, and each holds one for a while. All are served, and no two hold the same
+/// number.
 #[test]
 fn more_clients_than_permits_are_all_served() {
     for (clients, hold_us) in [(9, 10_000), (24, 10_000), (64, 2_000)] {

@@ -1,22 +1,24 @@
-//! Decides the next version of the set of nodes. The program that changes the set asks the members of the present
+//! Decides the next version of the set of nodes. A program that adds or removes a node asks the members of the present
 //! version.
 
 use super::ask::majority;
 use crate::{Accepted, Ballot, Member, Members};
 
-/// An attempt to have a list decided as the next version. The rules of the nodes are those of `Membership` in
+/// One attempt to have a list of nodes decided as the set's next version, by Paxos. The nodes' part is `Membership` in
 /// `palisade-core`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Change {
     base: Members,
     ballot: Ballot,
-    /// The proposed list: the requested one, or one that a majority may have accepted in an earlier attempt.
+    /// The proposed list. It is the requested one, unless a majority may have accepted another one in an earlier
+    /// attempt.
     list: Vec<Member>,
-    /// The highest ballot of the accepted lists that nodes reported.
+    /// The highest ballot among the lists that members accepted before.
     earlier: Option<Ballot>,
     is_accepting: bool,
     floor: u64,
-    /// The members that agreed in this stage, by index, and those that refused or did not answer.
+    /// The ids of the members that agreed in this stage, by index. The other list: which members refused or did not
+    /// answer.
     yes: Vec<Option<u128>>,
     no: Vec<bool>,
 }
@@ -24,22 +26,22 @@ pub struct Change {
 /// A request to every member of the present version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TellMember {
-    /// Take part in no attempt with a smaller ballot.
+    /// Promise to ignore attempts with smaller ballots.
     Promise {
-        /// The version to be decided.
+        /// The version that is to be decided.
         version: u64,
         /// The ballot of this attempt.
         ballot: Ballot,
     },
-    /// Accept this list.
+    /// Accept this list as the next version.
     Accept {
-        /// The version to be decided.
+        /// The version that is to be decided.
         version: u64,
         /// The ballot of this attempt.
         ballot: Ballot,
-        /// The list.
+        /// The nodes of the next version.
         list: Vec<Member>,
-        /// The highest token that clients of earlier versions may have. Nodes issue no token up to here any longer.
+        /// The highest token that clients of earlier versions may have. The node issues only larger tokens from now on.
         floor: u64,
     },
 }
@@ -47,11 +49,11 @@ pub enum TellMember {
 /// A member's answer to [`TellMember`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberSays {
-    /// A promise, with what the member accepted before.
+    /// The member promises, and says what it accepted before.
     Promised {
         /// The list that the member accepted before, and its ballot.
         accepted: Option<Accepted>,
-        /// The highest token that the member issued.
+        /// The highest token that this member has issued.
         floor: u64,
     },
     /// The member accepted the list.
@@ -63,25 +65,25 @@ pub enum MemberSays {
 /// The state of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeProgress {
-    /// Other members still have to answer.
+    /// More members have to answer.
     Goes,
-    /// A majority promised. All members receive the new [`Change::tell`].
+    /// A majority promised. The caller now sends [`Change::tell`], which has changed, to all members.
     Accepts,
-    /// The next version is decided. It has to be sent to every node of both versions.
+    /// The next version is decided. The caller sends it to every node of both versions.
     Decided(Members),
-    /// This attempt can no longer succeed; another one with a larger ballot may.
+    /// This attempt can no longer succeed. A new one with a larger ballot may.
     Impossible,
 }
 
 impl Change {
-    /// Begins an attempt to decide the list `wants` as the version after `base`. All members of `base` receive
-    /// [`Change::tell`].
+    /// Begins an attempt to decide the list `wants` as the version after `base`. The caller sends [`Change::tell`] to
+    /// all members of `base`.
     pub fn begin(base: Members, ballot: Ballot, wants: Vec<Member>) -> Self {
         let (yes, no) = (vec![None; base.list.len()], vec![false; base.list.len()]);
         Self { base, ballot, list: wants, earlier: None, is_accepting: false, floor: 0, yes, no }
     }
 
-    /// Returns the current request to all members of the present version.
+    /// Returns what the caller has to send to all members of the present version now.
     pub fn tell(&self) -> TellMember {
         let (version, ballot) = (self.next_version(), self.ballot);
         match self.is_accepting {
@@ -90,12 +92,13 @@ impl Change {
         }
     }
 
-    /// Handles the answer to `told` from the server `id`, which is number `member` in the list.
+    /// Handles the answer `says` to the request `told`. It came from the server `id`, which is number `member` in the
+    /// list.
     pub fn on_answer(&mut self, member: usize, id: u128, told: &TellMember, says: MemberSays) -> ChangeProgress {
         if *told != self.tell() {
             return ChangeProgress::Goes;
         }
-        // Version 0 lists no ids, so the servers are identified by those that they report.
+        // Version 0 lists no ids, so any server counts there, by the id that it reports.
         let is_member = self.base.version == 0 || self.base.list[member].id == Some(id);
         let is_counted = self.yes.contains(&Some(id));
         match says {
@@ -113,7 +116,7 @@ impl Change {
         self.progress()
     }
 
-    /// Returns the version to be decided. Nodes refuse it if there is no larger one.
+    /// Returns the number of the version that is to be decided. If there is no larger number, the nodes refuse it.
     fn next_version(&self) -> u64 {
         self.base.version.saturating_add(1)
     }
@@ -134,8 +137,8 @@ impl Change {
     }
 }
 
-/// Returns the list after one step from `present` to `wanted`. It adds a missing node or, if none is missing, removes a
-/// superfluous one. `None` if the lists are equal.
+/// Returns the list after one step from `present` to `wanted`. The step adds a node that is missing or, if none is,
+/// removes one that is not wanted. `None` if the lists are equal.
 pub fn step_towards(present: &[Member], wanted: &[Member]) -> Option<Vec<Member>> {
     if let Some(missing) = wanted.iter().find(|member| !present.contains(member)) {
         return Some(present.iter().chain([missing]).cloned().collect());
@@ -145,7 +148,8 @@ pub fn step_towards(present: &[Member], wanted: &[Member]) -> Option<Vec<Member>
     Some(stays.map(|(_, member)| member.clone()).collect())
 }
 
-/// The path of a program that changes the set, from the version that it found to the nodes that it wants.
+/// The steps of a program that changes the set: from the version that it found, by one node at a time, to the nodes
+/// that it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     at: Members,
@@ -153,13 +157,13 @@ pub struct Path {
 }
 
 impl Path {
-    /// Begins at the version that the program found.
+    /// Begins at the version that the program found when it started.
     pub fn begin(at: Members) -> Self {
         Self { at, has_stepped: false }
     }
 
-    /// Records the set's present version. Returns false if another program moved the set away from `wanted`: two
-    /// programs that both continued would undo each other's steps without end.
+    /// Notes the set's present version. Returns false if another program moved the set away from `wanted`: if both
+    /// programs went on, they would undo each other's steps without end.
     pub fn on_present(&mut self, present: &Members, wanted: &[Member]) -> bool {
         if present.version <= self.at.version {
             return true;
@@ -175,8 +179,8 @@ impl Path {
         is_followed
     }
 
-    /// Records the version that the program's own attempt decided. Its first attempt may complete a list that a dead
-    /// program left; the path then begins there. The result is that of [`Path::on_present`].
+    /// Notes the version that an attempt of this program decided. The first attempt may complete a list that a dead
+    /// program left; then the steps begin from there. Returns the same as [`Path::on_present`].
     pub fn on_decided(&mut self, decided: &Members, wanted: &[Member]) -> bool {
         if !std::mem::replace(&mut self.has_stepped, true) {
             self.at = decided.clone();
@@ -237,7 +241,7 @@ mod tests {
         assert_eq!(change.on_answer(1, 1, &promise, promised(None, 0)), Impossible, "one server under two names");
     }
 
-    /// Two majorities of neighbouring versions always share a node.
+    /// Neighbouring versions differ by one node. Any majority of one shares a node with any majority of the other.
     #[test]
     fn majorities_of_neighbours_meet() {
         for n in 1..20 {
@@ -266,8 +270,8 @@ mod tests {
         let mut path = Path::begin(version(0, &[]));
         assert!(path.on_present(&version(3, &[7, 8]), &wanted), "somebody founded it meanwhile");
         assert!(path.on_present(&version(2, &[8]), &wanted), "an answer of before");
-        // An unfinished change, this program's or another's, is completed first. A change that intervenes later ends
-        // the path.
+        // A change that was left unfinished is completed first, so the set may differ from what the program found. If
+        // another change comes later, the program stops.
         let mut path = Path::begin(version(5, &[1, 2, 3]));
         assert!(path.on_decided(&version(6, &[1, 2, 3, 5]), &wanted));
         assert!(path.on_decided(&version(7, &[1, 2, 3, 4, 5]), &wanted));

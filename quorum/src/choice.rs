@@ -3,10 +3,10 @@
 //! A permit over a quorum is one number that a majority granted: an exclusive lock on that number. A client that wants
 //! one of `limit` permits names the same number to all nodes. Another client may have that number, or be asking for it.
 //!
-//! 1. The client first draws any number at random ([`first`]). Where few permits are held it is free: one round trip.
+//! 1. The client first draws any number at random ([`first`]). If few permits are held, that number is probably free, and one round trip is enough.
 //! 2. If it is not free, the client asks the nodes who holds what (LOCK.INFO). It draws from the numbers that a
-//!    majority shows as free, and of those from the ones that most nodes show ([`Choice`]). LOCK.INFO takes nothing, so
-//!    it hinders nobody.
+//!    majority shows as free, and of those from the ones that most nodes show ([`Choice`]). LOCK.INFO reserves nothing,
+//!    so it hinders nobody.
 //! 3. If no number is free at a majority, or others wait already, it joins the queues with one ticket for all nodes
 //!    ([`Turn`](super::Turn)). Then it asks for the number that most nodes reserve for it. If that fails too, it asks
 //!    the nodes again.
@@ -21,14 +21,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ask::{NodeId, majority};
 use crate::values::mode::Mode;
 
-/// Draws the number to ask for before anything is known, from 1 to `limit`; `random` is the randomness.
+/// Draws the number to ask for when nothing is known yet: from 1 to `limit`, by the random number `random`.
 pub fn first(limit: u16, random: u64) -> u16 {
     // The remainder is below `limit`, which has 16 bits.
     1 + u16::try_from(random % u64::from(limit.max(1))).unwrap_or(0)
 }
 
-/// Returns the permit numbers up to `limit` that a node could grant whose grants to others are `grants`. None are free
-/// if requests wait there.
+/// Returns the permit numbers up to `limit` that a node could grant, if the owners it shows have the modes `grants`. If
+/// requests wait there, it could grant none.
 pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
     let (mut least, mut taken) = (limit, BTreeSet::new());
     for grant in grants {
@@ -37,7 +37,7 @@ pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
                 least = least.min(permit.limit());
                 taken.insert(permit.number());
             }
-            // No permit is compatible with a grant above the limit or of the whole lock.
+            // A permit above the limit, or a lock of another mode, is incompatible with every permit.
             _ => return vec![],
         }
     }
@@ -47,32 +47,32 @@ pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
     (1..=least).filter(|number| !taken.contains(number)).collect()
 }
 
-/// A query of all nodes for the numbers that are free.
+/// A query of all nodes, which finds a permit number that is free at a majority.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
-    /// The answers by node.
+    /// The answer of each node so far.
     views: Vec<View>,
 }
 
 /// A node's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum View {
-    /// No answer yet.
+    /// The node has not answered yet.
     Open,
     /// The node cannot be asked.
     None,
-    /// The server, and the numbers that are free on it.
+    /// The server that answered, and the numbers that are free there.
     Free(NodeId, Vec<u16>),
 }
 
 /// The state of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChoiceProgress {
-    /// Answers are outstanding.
+    /// More nodes have to answer.
     Goes,
-    /// A number is free: ask for [`Choice::number`] now.
+    /// A number is free at a majority: the caller asks for [`Choice::number`] now.
     Free,
-    /// No number is free at a majority: wait.
+    /// No number is free at a majority: the caller joins the queues.
     Full,
 }
 
@@ -82,8 +82,8 @@ impl Choice {
         Self { views: vec![View::Open; nodes] }
     }
 
-    /// Records the free numbers that `node` shows (see [`free`]), and its server's id. `None` if it cannot be asked or
-    /// did not answer in time.
+    /// Handles the numbers that are free on `node` (see [`free`]), and the id of its server. `None` if the node cannot
+    /// be asked or did not answer in time.
     pub fn on_view(&mut self, node: usize, view: Option<(NodeId, Vec<u16>)>) -> ChoiceProgress {
         self.views[node] = view.map_or(View::None, |(id, free)| View::Free(id, free));
         let needed = majority(self.views.len());
@@ -98,7 +98,7 @@ impl Choice {
         }
     }
 
-    /// Counts for each number the servers at which it is free.
+    /// Returns for each number how many servers it is free on.
     fn counts(&self) -> BTreeMap<u16, usize> {
         let (mut counts, mut servers) = (BTreeMap::new(), BTreeSet::new());
         for view in &self.views {
@@ -112,7 +112,7 @@ impl Choice {
         counts
     }
 
-    /// Returns the number that is free at the most servers, if these are a majority; `random` decides between several.
+    /// Returns the number that is free on the most servers, if those are a majority. If several are, `random` decides.
     pub fn number(&self, random: u64) -> Option<u16> {
         let mut counts = self.counts();
         counts.retain(|_, count| *count >= majority(self.views.len()));
@@ -120,7 +120,7 @@ impl Choice {
     }
 }
 
-/// Returns one of the numbers with the highest count; `random` decides between several.
+/// Returns one of the numbers with the highest count. If there are several, `random` decides.
 pub(super) fn most(counts: &BTreeMap<u16, usize>, random: u64) -> Option<u16> {
     let highest = counts.values().max()?;
     let best: Vec<u16> = counts.iter().filter(|(_, count)| *count == highest).map(|(number, _)| *number).collect();
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(numbers.len(), 8, "each of them can be drawn");
     }
 
-    /// Compares `free` with the compatibility rule, pair by pair.
+    /// Compares `free` with the rule of compatibility, applied to each number and each grant.
     #[test]
     fn free_is_what_goes_together_with_every_grant() {
         let modes = all(4);
@@ -180,14 +180,14 @@ mod tests {
             (&[Some((0, &[1, 2])), Some((1, &[1, 2]))], Goes, &[]),
             (&[Some((0, &[1, 2])), Some((1, &[1, 2])), Some((2, &[1, 2]))], Free, &[1, 2]),
             (&[Some((0, &[1, 2])), Some((1, &[1, 2])), Some((2, &[1, 2])), Some((3, &[2]))], Free, &[2]),
-            // Three nodes show nothing free: the other two are not needed.
+            // Nothing is free on three servers, which is enough to know that no number is free at a majority.
             (&[Some((0, &[])), Some((1, &[])), Some((2, &[]))], Full, &[]),
-            // Each node has a free number, but no majority has the same.
+            // Each server has a free number, but no number is free at a majority.
             (&[Some((0, &[1])), Some((1, &[2])), Some((2, &[3])), Some((3, &[1])), Some((4, &[2]))], Full, &[]),
-            // Enough other nodes may still answer.
+            // A majority may still show the number 3 as free.
             (&[None, None, Some((2, &[3])), Some((3, &[3]))], Goes, &[]),
             (&[None, None, None], Full, &[]),
-            // A server under three names counts once.
+            // A server that answers under three names counts once.
             (&[Some((0, &[3])), Some((0, &[3])), Some((0, &[3])), Some((1, &[3]))], Goes, &[]),
         ];
         for (views, progress, numbers) in cases {

@@ -1,8 +1,7 @@
-//! Checks the behaviour of a lock's caller, whatever the nodes answer: the promises of a [`Taker`](crate::Taker),
-//! checked at each of its tasks.
+//! Checks how a caller of a lock behaves, whatever the nodes answer: each task of a [`Taker`](crate::Taker) has to keep
+//! the taker's promises.
 //!
-//! A driver that runs a taker in memory, as the simulation and the fuzzer do, reports here what the taker receives and
-//! does.
+//! The simulation and the fuzzer run takers in memory. They report here what a taker receives and does.
 
 use std::collections::VecDeque;
 
@@ -10,29 +9,29 @@ use crate::taker::{GaveUp, Refused, Task};
 use crate::values::mode::Wanted;
 use crate::values::time::BootTime;
 
-/// The largest number of tasks within a second, whatever the nodes do. A caller that pauses correctly needs about a
-/// tenth of it.
+/// The largest number of tasks within a second, whatever the nodes answer. A caller that pauses as it should needs
+/// about a tenth of it.
 const TASKS_A_SECOND: usize = 200;
 
-/// The longest pause, and the longest wait for a majority after it, in microseconds.
+/// The longest pause. The other bound is on the wait for a majority after a pause. In microseconds.
 const PAUSE_MAX_US: u64 = 1_000_000;
 const AWAIT_MAX_US: u64 = 10_000_000;
 
-/// A caller, as an observer sees it.
+/// One caller, judged by what it receives and does.
 #[derive(Clone, Debug)]
 pub struct Conduct {
     wanted: Wanted,
     nodes: usize,
     limit: Option<BootTime>,
-    /// The reason of the last refusal.
+    /// The reason why the nodes last refused the caller; `None` if they have not.
     refused: Option<Refused>,
-    /// The number of consecutive grants that came too late.
+    /// The number of grants in a row that came too late.
     too_late: u32,
-    /// True if the caller has had its turn in its process.
+    /// True once it is the caller's turn among those of its process.
     has_turn: bool,
-    /// The number that nodes show as free, or reserve for the caller; `None` if the caller may draw one.
+    /// The permit number that nodes show as free, or reserve for the caller. `None` if the caller may draw any.
     shown: Option<u16>,
-    /// The times of the caller's latest tasks.
+    /// The times of the caller's tasks within the last second.
     tasks: VecDeque<BootTime>,
 }
 
@@ -42,29 +41,29 @@ impl Conduct {
         Self { wanted, nodes, limit, refused: None, too_late: 0, has_turn: false, shown: None, tasks: VecDeque::new() }
     }
 
-    /// Notes that the set changed: this is the number of nodes asked from now on.
+    /// Notes that the set of nodes changed, and has `nodes` nodes from now on.
     pub fn on_move(&mut self, nodes: usize) {
         self.nodes = nodes;
     }
 
-    /// Notes why the caller was refused.
+    /// Notes why the nodes refused the caller.
     pub fn on_refused(&mut self, refused: Refused) {
         self.too_late = if refused == Refused::TooLate { self.too_late + 1 } else { 0 };
         self.refused = Some(refused);
     }
 
-    /// Notes the caller's turn in its process; `at_once` if no other caller was ahead.
+    /// Notes that it is the caller's turn in its process; `at_once` if no other caller was ahead of it.
     pub fn on_turn(&mut self, at_once: bool) {
         self.has_turn = true;
         self.refused = self.refused.filter(|_| at_once);
     }
 
-    /// Notes the number that nodes show as free, or reserve for the caller.
+    /// Notes the permit number that nodes show as free, or reserve for the caller.
     pub fn on_shown(&mut self, number: Option<u16>) {
         self.shown = number;
     }
 
-    /// Returns the rule that the next task breaks, if it breaks one.
+    /// Returns the rule that the caller breaks by its next task, as a sentence; `None` if it breaks none.
     pub fn judge(&mut self, task: &Task, now: BootTime) -> Option<&'static str> {
         let shown = self.shown.take();
         match *task {
@@ -101,7 +100,7 @@ impl Conduct {
 
     fn judge_end(&self, why: GaveUp, now: BootTime) -> Option<&'static str> {
         let is_over = self.limit.is_some_and(|limit| now >= limit);
-        // If a lease always arrives too late, a caller without a limit reports that it is too short.
+        // A caller without a limit may give up when the lease is so short that its grants always come too late.
         let is_too_short = self.limit.is_none() && self.too_late >= 10;
         let may = match why {
             GaveUp::Refused => self.is_barred() || is_too_short,
@@ -110,7 +109,7 @@ impl Conduct {
         (!may).then_some("it gives up before its limit, and what it was refused for passes")
     }
 
-    /// Returns whether the refusal is permanent.
+    /// Returns whether the caller was refused for a reason that does not pass.
     fn is_barred(&self) -> bool {
         matches!(self.refused, Some(Refused::Lasting | Refused::TooFewNodes { is_lasting: true }))
     }

@@ -1,38 +1,39 @@
-//! Lower bounds for the token of a grant, from the tokens of all earlier grants of its lock. A resource that checks
+//! Lower bounds for the token of a new grant, from the tokens of all earlier grants of its lock. A resource that checks
 //! tokens, such as a gate, applies the same rule.
 //!
 //! A writer's token is above all earlier ones. A reader's is above those of writers and permits. A permit's is above
-//! those of its number, of writers and of readers. So a resource that remembers the tokens it has seen refuses those
-//! that are below: tokens of earlier grants that a later one excludes. It never refuses the token of a present grant.
+//! those of its number, of writers and of readers. A resource remembers the tokens that it has seen, and refuses a
+//! token below its bound: a later grant that excludes that token's grant has already been there. It never refuses the
+//! token of a present grant.
 
 use std::collections::BTreeMap;
 
 use crate::values::mode::Mode;
 
-/// The largest tokens of a lock, by mode; zero if there was none.
+/// The largest tokens of the grants of one lock, by mode. 0 if there was no grant in that mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Floors {
     exclusive: u64,
     shared: u64,
-    /// The tokens of permits, on the heap, since most locks have none.
+    /// The tokens of permits. On the heap, because most locks have none.
     permits: Option<Box<Permits>>,
 }
 
-/// The largest tokens of permits.
+/// The largest token of all permits, and of each permit number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Permits {
     largest: u64,
     by_number: BTreeMap<u16, u64>,
 }
 
-/// The kinds of grants. All grants of one kind share one lower bound.
+/// A kind of grants: all grants of one kind have the same lower bound for their tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Exclusive grants.
     Exclusive,
     /// Shared grants.
     Shared,
-    /// Permits of one number.
+    /// Permits with this number.
     Permit(u16),
 }
 
@@ -47,7 +48,7 @@ impl From<Mode> for Kind {
 }
 
 impl Floors {
-    /// Returns the token that a later grant of this kind must exceed, and that a repeated grant must reach.
+    /// Returns the token that a new grant of this kind must exceed. A grant that is seen again must reach it.
     pub fn floor_of(&self, kind: impl Into<Kind>) -> u64 {
         let permits = self.permits.as_deref();
         let largest = permits.map_or(0, |permits| permits.largest);
@@ -61,7 +62,7 @@ impl Floors {
         }
     }
 
-    /// Returns the largest token of this kind.
+    /// Returns the largest token of this kind; 0 if there is none.
     pub fn largest(&self, kind: impl Into<Kind>) -> u64 {
         match kind.into() {
             Kind::Exclusive => self.exclusive,
@@ -89,12 +90,12 @@ impl Floors {
         is_larger
     }
 
-    /// Lets an access with `token` pass and remembers the token, unless a later grant that excludes this one has
-    /// passed. Returns whether the memory has changed.
+    /// Lets an access with `token` pass and remembers the token, unless a later grant that excludes its grant has
+    /// passed before. Returns whether a larger token is remembered now.
     ///
     /// # Errors
     ///
-    /// The lower bound that the token does not reach.
+    /// The lower bound, if the token is below it.
     pub fn pass(&mut self, kind: impl Into<Kind>, token: u64) -> Result<bool, u64> {
         let kind = kind.into();
         match self.floor_of(kind) {
@@ -103,7 +104,7 @@ impl Floors {
         }
     }
 
-    /// Iterates over every kind with its largest token, permits by number.
+    /// Iterates over every kind that has a token, with its largest one; permits in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (Kind, u64)> {
         let of_modes = [(Kind::Exclusive, self.exclusive), (Kind::Shared, self.shared)];
         let permits = self.permits.iter().flat_map(|permits| &permits.by_number);
@@ -111,12 +112,12 @@ impl Floors {
         of_modes.into_iter().filter(|(_, token)| *token > 0).chain(permits)
     }
 
-    /// Returns the number of permits.
+    /// Returns how many permit numbers have a token.
     pub fn permits(&self) -> usize {
         self.permits.as_deref().map_or(0, |permits| permits.by_number.len())
     }
 
-    /// Returns the approximate bytes on the heap: a tree's nodes are between half and completely full.
+    /// Returns about how many bytes it takes on the heap. A tree's nodes are between half and completely full.
     pub fn heap_bytes(&self) -> usize {
         const ENTRY_BYTES: usize = 16;
         self.permits.as_deref().map_or(0, |permits| size_of::<Permits>() + permits.by_number.len() * ENTRY_BYTES)
@@ -128,19 +129,20 @@ mod tests {
     use super::*;
     use crate::values::mode::Permit;
 
-    /// A history of one lock: the mode of each grant, in the order of their tokens; and the accesses to the resource in
-    /// their order, each by the index of its grant.
+    /// A history of one lock: the mode of each grant, in the order of their tokens. Also the accesses to the resource,
+    /// in their order, each by the index of its grant.
     struct History<'a> {
         grants: &'a [Mode],
         accesses: &'a [usize],
     }
 
-    /// The rule of a resource: decides about an access by its kind and token, from what the resource remembers.
+    /// A rule for resources: decides from what the resource remembers whether an access of this kind and with this
+    /// token passes.
     type Rule = fn(&mut Floors, Kind, u64) -> bool;
 
     impl History<'_> {
-        /// Returns whether the resource refused every late access and no other. An access is late if a later grant that
-        /// excludes its own has already passed.
+        /// Returns whether a resource with this rule refuses every late access of the history, and no other. An access
+        /// is late if a later grant that excludes its own has passed before.
         fn is_kept_by(&self, rule: Rule) -> bool {
             let mut seen = Floors::default();
             let mut passed = vec![];
@@ -149,7 +151,7 @@ mod tests {
                 let is_excluded_by = |later: usize| later > grant && !mode.is_compatible(self.grants[later]);
                 let passes = rule(&mut seen, mode.into(), grant as u64 + 1);
                 let is_late = passed.iter().any(|&later| is_excluded_by(later));
-                // A grant is present until a later one excludes it.
+                // A grant is present until a later grant excludes it.
                 let is_present = !(0..self.grants.len()).any(is_excluded_by);
                 if passes {
                     passed.push(grant);
@@ -159,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Calls `body` with every sequence of `len` elements of `of`.
+    /// Calls `body` with every sequence of `len` elements that are in `of`.
     fn sequences<T: Copy>(of: &[T], len: usize, body: &mut impl FnMut(&[T])) {
         let mut places = vec![0; len];
         loop {
@@ -186,8 +188,8 @@ mod tests {
         assert!(is_kept(|seen, kind, token| seen.pass(kind, token).is_ok()));
     }
 
-    /// Rules that a resource could easily implement in place of the right one. Each lets some late access pass, or
-    /// refuses some present one.
+    /// Tries rules that one might implement by mistake in place of the right one. Each of them lets some late access
+    /// pass, or refuses a present grant.
     #[test]
     fn no_other_simple_rule_does() {
         fn accept(seen: &mut Floors, kind: Kind, token: u64, floor: u64) -> bool {

@@ -1,15 +1,15 @@
-//! Combines what the nodes answer about an owner's lock.
+//! Combines what the nodes answer when they are asked for an owner's grant.
 
 use super::ask::majority;
 
-/// The nodes' answer to the question whether an owner holds a lock.
+/// The conclusion, from the nodes' answers, whether an owner holds a lock on a majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HoldStatus {
-    /// A majority shows the grant.
+    /// A majority shows the grant of this owner.
     Held,
-    /// Too few have the grant, even if all unsure nodes do.
+    /// Too few nodes have the grant, even if all that are unsure have it.
     NotHeld,
-    /// The outcome depends on the unsure nodes.
+    /// The outcome depends on the nodes that are unsure.
     Unknown,
 }
 
@@ -41,7 +41,7 @@ mod tests {
             ((3, 1, 1), Unknown),
             ((3, 0, 1), NotHeld),
             ((5, 0, 2), NotHeld),
-            // All nodes may have granted it and forgotten that.
+            // All nodes may have granted the lock and have forgotten it.
             ((5, 0, 3), Unknown),
             ((5, 2, 0), NotHeld),
             ((5, 2, 3), Unknown),

@@ -10,15 +10,15 @@
 //! Two majorities of one set of nodes intersect. While a majority holds a lock for one owner, no majority can grant it
 //! to another. This needs two things: no node forgets (the restart guard), and leases end later on the nodes than the
 //! holder believes (the margin of [`margin_us`]). A node in both majorities gave the later holder a larger token than
-//! the earlier one. So a token that is at least the largest of *some* majority's grants exceeds every earlier holder's
-//! ([`Acquire`]).
+//! the earlier holder. So a token that is at least the largest of *some* majority's grants exceeds every earlier
+//! holder's ([`Acquire`]).
 //!
 //! # Modes
 //!
 //! Grants conflict in pairs ([`Mode::is_compatible`]), so the argument above holds for each pair of holders that
 //! exclude each other: a writer and anyone else, two holders of one permit number, a permit whose number is above
-//! another's limit. Their majorities share a node. That node refuses one of the two or, where the first has left,
-//! orders their tokens. No rule counts holders, so the number of permits needs no further argument.
+//! another's limit. Their majorities share a node. That node refuses one of the two. If the first has left, it gives
+//! the second a larger token. No rule counts holders, so the number of permits needs no further argument.
 //!
 //! The mode therefore belongs to the request, like key and owner, and no machine reads it. The sender of an [`Ask`]
 //! names the mode in every [`Ask::Acquire`], also in one that repeats another or heals a node:
@@ -27,9 +27,9 @@
 //!   readers need no second round for one another, and [`Acquire`] finds the same token at a majority. It raises tokens
 //!   where a writer intervened. A reader that heals a node is refused where a writer has got in; the writer has no
 //!   majority.
-//! - *Permit n of k*: LIMIT k PERMIT n, with the number that the acquisition began with. So [`Held`] heals the same
-//!   number: an owner's grants with two numbers would be half of each. A node that has another number for the owner
-//!   refuses (OWNED).
+//! - *Permit n of k*: LIMIT k PERMIT n, with the number that the acquisition began with. So [`Held`] heals a
+//!   node with the same number: if an owner had grants with two numbers, neither might have a majority. A node that has
+//!   another number for the owner refuses (OWNED).
 //! - *A writer that becomes a reader* ([`Held::share`]) asks as a reader from then on.
 //!
 //! FENCE, EXTEND and RELEASE are about the owner's own grant, whatever its mode.
@@ -52,7 +52,7 @@
 //! # Sets of nodes that change
 //!
 //! All of the above is about one set. Neighbouring versions of a set differ by one node, so their majorities intersect
-//! too; those of other versions need not. A client with an older version must not grant itself what clients of a later
+//! too; those of other versions need not. A client with an older version must not get a lock that clients of a later
 //! one hold. The nodes prevent that (`Membership` in `palisade-core`): a node that knows a version accepts nothing from
 //! clients of older ones, and agrees to the next only when their leases have ended. So once a version is decided, a
 //! majority of the one before it accepts nothing from clients of older ones. No lease of theirs still runs, and no

@@ -2,27 +2,27 @@
 
 use crate::values::limits::{MEMBER_ADDRESS_BYTES_MAX, MEMBERS_MAX};
 
-/// A node of a set.
+/// A node of a set: its id and its address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member {
     /// The `id` from LOCK.NODE. A server with another id is not this member, even at the same address or if the server
-    /// lost its state file. `None` if the node did not answer when the set was first written down; it then has no vote.
+    /// lost its state file. `None` if the node did not answer when the set was created; then it has no vote.
     pub id: Option<u128>,
-    /// The address for clients, without passwords.
+    /// The address for clients, without a password.
     pub address: String,
 }
 
-/// A version of the set.
+/// A version of the set: its number and its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Members {
-    /// The version; 0 if the node has no set.
+    /// The number of the version; 0 if the node belongs to no set.
     pub version: u64,
     /// The nodes of the set.
     pub list: Vec<Member>,
 }
 
 impl Members {
-    /// Returns whether `list` differs from this one by exactly one node, added or removed.
+    /// Returns whether `list` differs from the nodes of this version by exactly one node, added or removed.
     pub fn is_next_to(&self, list: &[Member]) -> bool {
         let differs = |one: &[Member], other: &[Member]| one.iter().filter(|member| !other.contains(member)).count();
         differs(&self.list, list) + differs(list, &self.list) == 1 && self.list.len().abs_diff(list.len()) == 1
@@ -34,15 +34,15 @@ impl Members {
     }
 }
 
-/// A ballot: it orders the attempts to change the set, and no two attempts share one.
+/// The number of an attempt to change the set. A larger one wins, and no two attempts have the same one.
 pub type Ballot = u128;
 
-/// The list that a node accepted as the next version.
+/// A list that a node accepted as the next version, in an attempt that may not be finished.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Accepted {
-    /// The ballot in which the list was accepted.
+    /// The ballot of the attempt in which the node accepted the list.
     pub ballot: Ballot,
-    /// The list.
+    /// The nodes of the next version.
     pub list: Vec<Member>,
 }
 
@@ -73,7 +73,8 @@ pub fn members_from_text(text: &str) -> Option<Vec<Member>> {
     (list.len() <= MEMBERS_MAX && !(0..list.len()).any(twice)).then_some(list)
 }
 
-/// Returns whether an address can be a member's: it must contain no comma or space, which separate members and words.
+/// Returns whether `address` can be that of a member: it must not contain a comma or a space, which separate members
+/// and words.
 pub fn is_address(address: &str) -> bool {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != ',';
     !address.is_empty() && address.len() <= MEMBER_ADDRESS_BYTES_MAX && address.chars().all(is_plain)

@@ -1,25 +1,27 @@
-//! The obstacles that keep a majority from granting a lock.
+//! The obstacles that keep a client from getting a lock on a majority.
 
 use super::ask::{Out, majority};
 use super::taker::Refused;
 
-/// The obstacle to an acquisition. If too few nodes are up and unguarded for a majority, it is unknown whether another
-/// owner holds the lock, since a node that is down or guarded may have granted it.
+/// The reason why a client cannot acquire a lock on a majority.
+///
+/// If too few nodes are up and unguarded for a majority, nobody knows whether another owner holds the lock: a node that
+/// is down or guarded may have granted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Obstacle {
-    /// Too few nodes can be asked.
+    /// Too few nodes can be asked: others do not answer, or fail.
     Failed,
-    /// Too few nodes can be asked and are not guarded.
+    /// Too few nodes can be asked and are not guarded. Waiting for the end of guards helps.
     Guarded {
-        /// The time until enough nodes serve, in milliseconds.
+        /// The time until enough nodes are no longer guarded, in milliseconds.
         left_ms: u64,
     },
-    /// Other owners hold the lock: otherwise a majority would grant it.
+    /// Other owners hold the lock on enough nodes; without them a majority would grant it.
     Contended,
 }
 
 impl Obstacle {
-    /// Returns the refusal that the caller receives.
+    /// Returns the obstacle as the [`Taker`](crate::Taker) receives it.
     pub fn refused(self) -> Refused {
         match self {
             Self::Failed => Refused::TooFewNodes { is_lasting: false },
@@ -29,8 +31,8 @@ impl Obstacle {
     }
 }
 
-/// Returns the obstacle that these answers show, while `open` nodes have not answered. `None` if the outcome still
-/// depends on the open ones.
+/// Returns the obstacle that these answers show, while `open` nodes have not answered. `None` while the outcome depends
+/// on those nodes.
 pub(super) fn obstacle(outs: &[Option<Out>], open: usize) -> Option<Obstacle> {
     let count = |which: fn(&Out) -> bool| outs.iter().flatten().filter(|out| which(out)).count();
     let spare = outs.len() - majority(outs.len());
@@ -47,12 +49,12 @@ pub(super) fn obstacle(outs: &[Option<Out>], open: usize) -> Option<Obstacle> {
     } else if outs.contains(&Some(Out::Contended)) {
         Some(Obstacle::Contended)
     } else {
-        // Enough nodes granted the lock, but did not reach one common token.
+        // Enough nodes granted the lock, but they did not reach one common token.
         Some(Obstacle::Failed)
     }
 }
 
-/// Returns the time until enough guarded nodes for a majority serve, in milliseconds.
+/// Returns the time until so much of the guards is over that a majority is not guarded, in milliseconds.
 fn serves_in_ms(outs: &[Option<Out>], failed: usize) -> u64 {
     let guarded_ms = |out: &Out| if let Out::Guarded { ms } = out { Some(*ms) } else { None };
     let mut guarded: Vec<u64> = outs.iter().flatten().filter_map(guarded_ms).collect();
@@ -79,13 +81,13 @@ mod tests {
     fn each_refusal_has_its_obstacle() {
         use Obstacle::*;
         const OUT: [Option<Out>; 4] = [None, Some(Out::Contended), Some(Out::Guarded { ms: 7 }), Some(Out::Failed)];
-        // (granted, contended, guarded, failed, open)
+        // (numbers of nodes: granted, contended, guarded, failed, open; the obstacle)
         let cases = [
             ([0, 5, 0, 0, 0], Some(Contended)),
             ([2, 3, 0, 0, 0], Some(Contended)),
             ([0, 3, 2, 0, 0], Some(Contended)),
             ([0, 3, 0, 0, 2], Some(Contended)),
-            // Two nodes granted it to another owner, and three may have forgotten that they did.
+            // Two nodes granted the lock to another owner, and three may have done so and forgotten it.
             ([0, 2, 3, 0, 0], Some(Guarded { left_ms: 7 })),
             ([0, 2, 2, 1, 0], Some(Guarded { left_ms: 7 })),
             ([0, 2, 2, 0, 1], None),

@@ -15,7 +15,7 @@ use crate::values::limits::{
     OWNER_REQUESTS_MAX, RENEWALS_A_SECOND_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
-/// The delay before repeating a request that was refused with NOTYET, in milliseconds: about one write to the disk.
+/// The pause before a request is repeated that was refused with NOTYET, in milliseconds: about one write to the disk.
 const NOT_YET_MS: u32 = RETRY_HAND_OVER_MS;
 
 /// A refusal. Its `Display` is the error that a client reads; the first word is the stable code. A refused command has
@@ -24,21 +24,21 @@ const NOT_YET_MS: u32 = RETRY_HAND_OVER_MS;
 pub enum Refusal {
     /// `OWNED`: this owner holds the lock already, and the request has no RETRY.
     Owned,
-    /// `GUARDED`: the lock came from outside; this node cannot vouch for it.
+    /// `GUARDED`: the lock is suspect: it came from outside, and this node cannot know whether it is up to date.
     Suspect {
         /// The time until the lock's lease ends, in milliseconds.
         left_ms: u64,
     },
-    /// `GUARDED`: the node may have forgotten grants.
+    /// `GUARDED`: the node may have forgotten grants, so it refuses new ones.
     Guarded {
-        /// The time until the node serves, in milliseconds.
+        /// The time until the guard ends, in milliseconds.
         left_ms: u64,
         /// The guard's cause.
         cause: Cause,
     },
-    /// `GUARDED`: the slot of this lock may have locks that this node does not know.
+    /// `GUARDED`: there may be locks in this lock's slot of the cluster that this node does not know.
     SlotGuarded {
-        /// The time until the slot's locks are granted, in milliseconds.
+        /// The time until the guard of the slot ends, in milliseconds.
         left_ms: u64,
     },
     /// `GUARDED`: the server evicted this lock, and its holder may still rely on it.
@@ -46,21 +46,21 @@ pub enum Refusal {
         /// The time until the lock's lease ends, in milliseconds.
         left_ms: u64,
     },
-    /// `NOTYET`: the state file does not cover this promise yet.
+    /// `NOTYET`: the state file does not have what this promise needs yet.
     NotYet,
-    /// `QUEUEFULL`: the node has its maximum of waiting requests.
+    /// `QUEUEFULL`: the node has the maximum of waiting requests.
     QueueFull {
-        /// The maximum.
+        /// The maximum: `lock.max-waiters`.
         max: u64,
     },
-    /// `QUEUEFULL`: the waiting requests take their maximum of bytes.
+    /// `QUEUEFULL`: the waiting requests of the node take the maximum of memory.
     BytesFull {
-        /// The maximum, in bytes.
+        /// The maximum in bytes: `lock.max-waiting-bytes`.
         max: u64,
     },
-    /// `QUEUEFULL`: the rest is reserved for other users or connections.
+    /// `QUEUEFULL`: the user or connection has its share, and the rest is for others.
     ShareTaken {
-        /// The parameter that sets the bound.
+        /// The configuration parameter that sets the bound.
         parameter: &'static str,
     },
     /// `OOM`: the server has reached its `maxmemory`.
@@ -78,9 +78,9 @@ pub enum Refusal {
     /// `ERR`: more grants have this token than one step may end, and a script or a transaction cannot wait for the next
     /// steps.
     BreaksTooMany,
-    /// `ERR`: the lock left its key before all grants with the token were broken.
+    /// `ERR`: the lock left its key (by RENAME, for example) before all grants with the token were broken.
     BreakCutShort,
-    /// `UNBLOCKED`: the client of a BREAK in slices no longer waits, and the BREAK continues.
+    /// `UNBLOCKED`: CLIENT UNBLOCK ended the wait for a BREAK in slices. The BREAK itself continues.
     BreakGoesOn,
     /// `NOLISTENER`: no connection of this user listens under this name.
     NoListener,
@@ -88,20 +88,20 @@ pub enum Refusal {
     ListenerTaken,
     /// `ERR`: not a valid listener name.
     ListenerName,
-    /// `ERR`: LOCK.HEAR on a request that came over no connection.
+    /// `ERR`: LOCK.HEAR in a script or elsewhere where no connection can be blocked.
     ListensNowhere,
     /// `ERR`: not a valid ticket.
     Ticket,
     /// `ERR`: not a valid number of waiters to list.
     ListedWaiters,
-    /// `ERR`: a token above what FENCE raises to.
+    /// `ERR`: a token further ahead of the node's clock than LOCK.FENCE raises.
     FenceTooFar {
-        /// The largest token that FENCE raises to now.
+        /// The largest token to which LOCK.FENCE raises now.
         max: u64,
     },
     /// `ERR`: not a valid floor of tokens.
     Floor {
-        /// The option with this value.
+        /// The option whose value it is.
         option: &'static str,
     },
     /// `ERR`: not a valid length of a guard.
@@ -116,11 +116,11 @@ pub enum Refusal {
     Panicked,
     /// `LOCKPANIC`: an earlier command failed inside the module, which has granted nothing since.
     Poisoned,
-    /// `ERR`: the owner is empty or too long.
+    /// `ERR`: the owner is empty, or longer than 256 bytes.
     OwnerLength,
     /// `ERR`: the note is too long.
     NoteLength {
-        /// The argument or option with this value.
+        /// The argument or option whose value it is.
         argument: &'static str,
     },
     /// `ERR`: not a valid sequence number of a note.
@@ -136,7 +136,7 @@ pub enum Refusal {
     KnownToken,
     /// `ERR`: not a token.
     Token {
-        /// The argument or option with this value.
+        /// The argument or option whose value it is.
         argument: &'static str,
     },
     /// `ERR`: not a valid number of holds.
@@ -152,10 +152,10 @@ pub enum Refusal {
     },
     /// `ERR`: these options exclude each other.
     Excludes {
-        /// The options.
+        /// The options that exclude each other.
         options: &'static str,
     },
-    /// `ERR`: an option without the one that it belongs to.
+    /// `ERR`: an option was given without another one that it needs.
     Needs {
         /// The option.
         option: &'static str,
@@ -178,24 +178,24 @@ pub enum Refusal {
     ListedEntries,
     /// `ERR`: an option was given twice.
     RepeatedOption {
-        /// The option.
+        /// The option that was given twice.
         name: &'static str,
     },
     /// `ERR`: an option's value is missing.
     MissingValue {
-        /// The option.
+        /// The option whose value is missing.
         name: &'static str,
     },
-    /// `OLDMEMBERS`: the set of nodes is at another version than the changer assumes.
+    /// `OLDMEMBERS`: this node knows another version of the set than the program that changes the set.
     OldMembers {
         /// The version that this node knows.
         version: u64,
     },
     /// `NOTMEMBER`: this node is not a member of the set, so it has no vote on the next one.
     NotMember,
-    /// `OUTBID`: another changer has a larger ballot.
+    /// `OUTBID`: the node has promised to accept only a larger ballot, of another attempt to change the set.
     Outbid,
-    /// `UNSETTLED`: leases of clients with an older version may still run.
+    /// `UNSETTLED`: leases of clients that use an older version of the set may still run.
     Unsettled {
         /// The time until the earlier leases have ended, in milliseconds.
         left_ms: u64,
@@ -206,26 +206,26 @@ pub enum Refusal {
     Members,
     /// `ERR`: not a valid version of the set.
     MembersVersion {
-        /// The argument or option with this value.
+        /// The argument or option whose value it is.
         argument: &'static str,
     },
     /// `ERR`: not a valid ballot.
     Ballot,
-    /// `ERR`: JOIN came over no connection.
+    /// `ERR`: LOCK.MEMBERS JOIN came over no connection.
     NothingJoins,
-    /// `ERR`: neither a promise nor an acceptance nor a decision.
+    /// `ERR`: LOCK.SETMEMBERS with none of PROMISE, ACCEPT and DECIDED.
     MembersForm,
     /// A gate refused the token, or the request.
     Gate(GateRefusal),
-    /// `ERR`: an ordinary client sent the internal command.
+    /// `ERR`: a client sent the command that only a master may send to its replicas.
     Internal,
-    /// `ERR`: the internal command carried a damaged record.
+    /// `ERR`: a master's command for its replicas carried a damaged record.
     BadRecord(Damaged),
 }
 
 impl Refusal {
-    /// Returns the time until the refused request may be granted, in milliseconds, if it only has to wait for time to
-    /// pass. A request that waits longer than that is queued.
+    /// Returns after how many milliseconds the refused request may be granted, if only time has to pass. A request that
+    /// allows more time than that is queued.
     pub fn passes_in_ms(&self) -> Option<u64> {
         match *self {
             Self::Guarded { left_ms, .. } | Self::SlotGuarded { left_ms } | Self::Evicted { left_ms } => Some(left_ms),
@@ -234,8 +234,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the refusal with `option` as the name of the argument whose value was refused, for a command that takes
-    /// this kind of value as an option.
+    /// Returns this refusal with `option` as the name of the argument whose value was refused. For commands that take
+    /// such a value as an option.
     #[cold]
     pub fn of_option(self, option: &'static str) -> Self {
         match self {
@@ -247,8 +247,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the refusal, or `queues` if the request waits longer than the refusal lasts and `room` is `Ok`: it then
-    /// takes a place in the queue.
+    /// Returns `queues` if the request allows more time than the refusal lasts and `room` is `Ok`: then it takes a
+    /// place in the queue. Otherwise returns the refusal, or that of `room`.
     pub fn or_queue<T>(
         self,
         patience_ms: u32,

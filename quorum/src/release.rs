@@ -2,33 +2,33 @@
 
 use super::ask::majority;
 
-/// The outcome of a release, over all nodes.
+/// The outcome of a release, from the answers of all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// A majority said that this owner held the lock until now.
+    /// A majority says that this owner held the lock until now.
     Released,
-    /// A majority said that this owner did not hold the lock: it had ended before, or was broken.
+    /// A majority says that this owner did not hold the lock: its lease had ended, or it was broken.
     NotHeld,
-    /// Neither a majority for the one nor for the other answered, so the owner may have lost the lock before. On silent
-    /// nodes it ends with its lease.
+    /// Neither the one nor the other has a majority of answers, so the owner may have lost the lock before. On nodes
+    /// that did not answer, the lock ends with its lease.
     Unknown,
 }
 
-/// A node's answer, as far as known.
+/// The answer of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// No answer yet.
+    /// The node has not answered yet.
     Open,
-    /// No answer in time.
+    /// The node did not answer in time.
     Silent,
-    /// The node's word on whether this owner held the lock there until now.
+    /// The node says whether this owner held the lock there until now.
     Held(bool),
 }
 
 /// A release in progress. RELEASE goes to every node, also to those that never granted the lock.
 #[derive(Clone, Debug)]
 pub struct Release {
-    /// The answers by node.
+    /// The answer of each node.
     answers: Vec<Answer>,
 }
 
@@ -38,9 +38,8 @@ impl Release {
         Self { answers: vec![Answer::Open; nodes] }
     }
 
-    /// Records that `node` had the lock (`Some(true)`), did not (`Some(false)`), or did not answer (`None`). A node
-    /// that is asked twice may have freed the lock the first time, so its second answer counts only if it is
-    /// `Some(true)`.
+    /// Notes that `node` had the lock (`Some(true)`), did not (`Some(false)`), or did not answer (`None`). If a node is
+    /// asked twice, the first request may have freed the lock. So of a second answer only `Some(true)` counts.
     pub fn on_answer(&mut self, node: usize, held: Option<bool>) {
         let answer = &mut self.answers[node];
         match (*answer, held) {
@@ -49,19 +48,19 @@ impl Release {
         }
     }
 
-    /// Returns whether every node has answered or failed to answer in time.
+    /// Returns whether each node has answered, or failed to in time.
     pub fn is_complete(&self) -> bool {
         self.answers.iter().all(|answer| *answer != Answer::Open)
     }
 
-    /// Returns the nodes that did not answer.
+    /// Returns the nodes that did not answer in time.
     pub fn silent(&self) -> impl Iterator<Item = usize> {
         let silent = |answer: &Answer| matches!(answer, Answer::Open | Answer::Silent);
         self.answers.iter().enumerate().filter(move |(_, answer)| silent(answer)).map(|(node, _)| node)
     }
 
-    /// Returns the outcome so far. A minority that had the lock does not prove that the owner held it: another owner
-    /// may have had the majority.
+    /// Returns the outcome from the answers so far. If only a minority had the lock, that does not prove that the owner
+    /// held it: another owner may have had the majority.
     pub fn outcome(&self) -> Released {
         let count = |what: bool| self.answers.iter().filter(|answer| **answer == Answer::Held(what)).count();
         let needed = majority(self.answers.len());
@@ -102,12 +101,13 @@ mod tests {
             (&[YES, YES, YES, NO, NO], Released, 0),
             (&[YES, NO, NO, NO, SILENT], NotHeld, 1),
             (&[NO, NO, NO, SILENT, SILENT], NotHeld, 2),
-            // Another owner may hold the other three.
+            // Another owner may hold the lock on the other three.
             (&[YES, YES, NO, NO, SILENT], Unknown, 1),
             (&[YES, YES, SILENT, SILENT, SILENT], Unknown, 3),
             (&[SILENT; 5], Unknown, 5),
             (&[YES, NO, SILENT], Unknown, 1),
-            // No majority had the lock. Or it was held on one of three nodes, and the fourth node was added since.
+            // Two of four nodes had the lock, which is no majority. But it may be that the owner held it on two of
+            // three nodes, and the fourth was added since.
             (&[YES, YES, NO, NO], Unknown, 0),
             (&[YES], Released, 0),
             (&[NO], NotHeld, 0),
@@ -118,7 +118,8 @@ mod tests {
         }
     }
 
-    /// The connection broke before the answer arrived, and the node is asked once more.
+    /// The connection breaks before the answer arrives, and the node is asked once more. It then says that the owner
+    /// does not hold the lock, which does not count.
     #[test]
     fn a_node_that_is_asked_again_may_have_freed_it_before() {
         let mut release = answered(&[YES, SILENT, SILENT]);

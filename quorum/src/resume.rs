@@ -1,4 +1,4 @@
-//! Resumes a lock that another process took for the same owner, from what its nodes still have.
+//! Resumes a lock that another process acquired for the same owner, from the grants that its nodes still have.
 
 use super::acquire::{Acquire, Progress};
 use super::ask::{NodeId, majority};
@@ -7,33 +7,33 @@ use super::known::{HoldStatus, known};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The owner's grant on a node.
+/// A grant of the owner, as one node shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OwnGrant {
     /// The grant's token.
     pub token: Token,
-    /// The rest of the node's lease, as the node reported it, in milliseconds.
+    /// The time that is left of the lease, as the node reported it, in milliseconds.
     pub left_ms: u64,
 }
 
-/// The result of the query to the nodes.
+/// The result of asking the nodes for the owner's grants.
 #[derive(Clone, Debug)]
 pub enum Resumed {
-    /// Too few nodes have answered to decide.
+    /// More nodes have to answer before this can be decided.
     Open,
-    /// No majority has the lock: it has ended, or was never held.
+    /// No majority has the lock: its lease has ended, or it was never held.
     NotHeld,
-    /// A majority has the lock. The machine continues where the other process was; it may first have to raise the
+    /// A majority has the lock. The machine goes on where the other process was; it may first have to raise the nodes'
     /// tokens to a common one.
     Goes(Box<(Acquire, Progress)>),
 }
 
-/// Judges the answers of all nodes to a query that began at `start`, read before the first was asked. `answers` has for
-/// each node the server and the owner's grant there; `None` if the node has not answered.
+/// Decides from the nodes' answers whether the owner holds the lock. `start` was read before the first node was asked.
+/// `answers` has for each node the server and the owner's grant there; `None` if the node has not answered.
 ///
 /// A majority's grants are the state of an [`Acquire`] that a majority has granted, so the machine continues from
-/// there. The only difference is that the leases began earlier. The owner may rely on what a majority has left of them,
-/// counted from before the query. Nodes with less are asked again at the next extension.
+/// there. The only difference: the leases began earlier. The owner may rely on the time that is left of them on a
+/// majority, counted from `start`. Nodes with less are asked again at the next extension.
 ///
 /// The tokens of a majority may differ if the other process ended before it raised them. Then only the largest is
 /// certainly above every earlier holder's.
@@ -44,7 +44,7 @@ pub fn resume(start: BootTime, answers: &[Option<(NodeId, Option<OwnGrant>)>], n
     let mut without = 0;
     for (node, answer) in answers.iter().enumerate() {
         match answer {
-            // A server with two names counts once.
+            // A second name of a server that counts already does not count.
             Some(_) if first_as(&ids, node).is_some() => without += 1,
             Some((id, Some(has))) => found.push((node, *id, *has)),
             Some((_, None)) => without += 1,
@@ -107,8 +107,8 @@ mod tests {
         assert_eq!(held.nodes_held(), 3);
     }
 
-    /// The process ended between its first round and its second: token 10 is not above an earlier holder's token on
-    /// node 0.
+    /// The other process ended after its first round. The token 10 of one node is not above an earlier holder's token
+    /// on node 0, so the tokens are raised first.
     #[test]
     fn tokens_that_were_not_raised_yet_are() {
         let (mut machine, Progress::Goes(calls)) = goes(&[has(0, 25, 900), has(1, 10, 900), None]) else { panic!() };

@@ -1,12 +1,12 @@
-//! Identifies a grant by the tokens that the nodes show.
+//! Finds out from the tokens that nodes show whose grant a token is.
 
 use super::ask::majority;
 use crate::values::token::Token;
 
-/// Returns whether `token` belongs to the holder for whom some of `nodes` nodes show the tokens `shown`, and certainly
-/// to no earlier holder.
+/// Returns whether `token` certainly belongs to a holder, and to no earlier one. Some of the `nodes` nodes show the
+/// tokens `shown` for that holder.
 ///
-/// The grants of one holder may have different tokens on different nodes until they are raised to one of these. An
+/// The grants of one holder may have different tokens on different nodes, until all are raised to one of them. An
 /// earlier holder had a token that a majority reached, and each of these nodes gave the later holder a larger one. So
 /// `token` belongs to no earlier holder if the nodes that show neither it nor a smaller token are no majority.
 /// (Readers, and permits of different numbers, are not ordered. Two of them share a token only if clocks agree to the
@@ -16,8 +16,8 @@ pub fn is_named_by(nodes: usize, shown: &[Token], token: Token) -> bool {
     shown.contains(&token) && not_above > nodes - majority(nodes)
 }
 
-/// Returns the token of a grant for which nodes show these tokens: the largest that a `majority` reaches or, if fewer
-/// nodes show it, the largest. `None` if no node shows it.
+/// Returns the token of a grant for which nodes show these tokens. It is the largest that at least a `majority` of
+/// nodes have reached. If fewer nodes show the grant, it is the largest shown; `None` if no node shows it.
 pub fn token_of(majority: usize, shown: impl IntoIterator<Item = u64>) -> Option<u64> {
     let mut shown: Vec<u64> = shown.into_iter().collect();
     shown.sort_unstable_by(|one, other| other.cmp(one));
@@ -35,9 +35,9 @@ mod tests {
         let cases: [(usize, &[u64], &[u64]); 9] = [
             (1, &[7], &[7]),
             (3, &[7, 7], &[7]),
-            // The holder has token 7 if two nodes granted that; the third node's token came later.
+            // The holder has token 7 if two nodes had granted that; the third node's token came later.
             (3, &[7, 7, 9], &[7, 9]),
-            // An earlier holder may have had token 7 from the other two nodes.
+            // An earlier holder may have had token 7 on this node and on the two others before.
             (3, &[7, 9, 9], &[9]),
             (3, &[7, 9], &[9]),
             (5, &[7, 7, 9], &[9]),
@@ -69,12 +69,12 @@ mod tests {
         }
     }
 
-    /// For every way in which two holders follow each other: the token of the first never identifies the second.
+    /// Tries every way in which two holders can follow each other. The token of the first never counts as the second's.
     #[test]
     fn the_token_of_an_earlier_holder_names_nobody() {
         const NODES: usize = 3;
-        // The tokens that each node gave to the first and to the second holder. The second's is larger where the first
-        // had one.
+        // For each node, the tokens that the first and the second holder had there. If a node had both, the second's is
+        // larger.
         for seed in 0..6_u64.pow(6) {
             let digit = |place: u32| seed / 6_u64.pow(place) % 6;
             let first: Vec<u64> = (0..3).map(digit).collect();
@@ -82,7 +82,7 @@ mod tests {
             if (0..NODES).any(|node| first[node] > 0 && second[node] <= first[node]) {
                 continue;
             }
-            // The first holder has the largest token that a majority reached.
+            // The first holder's token is the largest that a majority reached.
             let mut sorted = first.clone();
             sorted.sort_unstable();
             let told = sorted[NODES - majority(NODES)];

@@ -1,39 +1,41 @@
-//! Waits until a majority says that it is the request's turn.
+//! Waits in the queues until a majority of nodes says that it is the request's turn.
 
 use std::collections::BTreeMap;
 
 use super::ask::{NodeId, majority};
 use super::choice::most;
 
-/// A node's latest vote.
+/// The vote of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Vote {
-    /// No answer yet.
+    /// The node has not answered yet.
     Open,
-    /// The node cannot say whether the lock is free.
+    /// The node did not say that the lock is free: it failed, or its time to wait is over.
     None,
-    /// The lock is free on this server, which reserves this permit number for the owner (1 if no permit is wanted).
+    /// The lock is free on this server, which reserves it for the owner, with this permit number (1 if no permit is
+    /// wanted).
     Free(NodeId, u16),
 }
 
 /// A wait in progress. LOCK.WAIT goes to every node with the same ticket, so all nodes serve their queues in one order.
-/// The owner acquires once a majority says that the lock is free, and reserved for a short time.
+/// The owner asks for the lock once a majority says that it is free, and reserved for a short time.
 ///
-/// For permits each node reserves a number, and these may differ: the number to ask for is [`Turn::number`].
+/// If permits are wanted, each node reserves a number. These numbers may differ; [`Turn::number`] says which one to ask
+/// for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
-    /// The votes by node.
+    /// The latest vote of each node.
     votes: Vec<Vote>,
 }
 
-/// The state of a wait.
+/// The state of the wait: whether it is the request's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnProgress {
-    /// Waiting: no majority has said yet that the lock is free.
+    /// No majority has said yet that the lock is free. The wait goes on.
     Goes,
-    /// The lock is free: acquire now.
+    /// A majority says that the lock is free: acquire it now.
     Free,
-    /// No majority can still say so.
+    /// Too many nodes have failed or timed out for a majority to say that the lock is free.
     Impossible,
 }
 
@@ -43,12 +45,12 @@ impl Turn {
         Self { votes: vec![Vote::Open; nodes] }
     }
 
-    /// Records the vote of `node`. `told` is the server and the permit number that it reserves (1 if no permit is
-    /// wanted); `None` if it cannot say so, because the time is up or it failed.
+    /// Handles the answer of `node`, its vote. If it says that the lock is free, `told` is the server and the permit
+    /// number that it reserves (1 if no permit is wanted). `None` if its time to wait is over, or it failed.
     ///
-    /// Votes count by server: two names for one server are one vote. A node's vote counts until it casts another.
-    /// Repeating a vote changes nothing. A node that fails after its vote does not lose it, since its reservation lasts
-    /// for a short time in any case.
+    /// Votes count by server: two names for one server are one vote. A vote counts until the node casts another, and
+    /// repeating it changes nothing. If the node fails after its vote, the vote still counts, because the reservation
+    /// lasts for a short time in any case.
     pub fn on_answer(&mut self, node: usize, told: Option<(NodeId, u16)>) -> TurnProgress {
         match told {
             Some((id, number)) => self.votes[node] = Vote::Free(id, number),
@@ -67,7 +69,7 @@ impl Turn {
         }
     }
 
-    /// Returns the reserved numbers, one for each server.
+    /// Returns the permit numbers that servers reserve, one for each server.
     fn kept(&self) -> impl Iterator<Item = u16> {
         let is = |vote: &Vote, id| matches!(vote, Vote::Free(other, _) if *other == id);
         let first = move |(node, vote): (usize, &Vote)| match *vote {
@@ -77,8 +79,8 @@ impl Turn {
         self.votes.iter().enumerate().filter_map(first)
     }
 
-    /// Returns the number that most servers reserve, or `None` before any answered. `random` decides between several,
-    /// so that two clients with the same answers ask for different numbers.
+    /// Returns the permit number that most servers reserve; `None` if no server reserves any. If several numbers have
+    /// the most, `random` decides, so that two clients with the same answers ask for different ones.
     pub fn number(&self, random: u64) -> Option<u16> {
         let mut counts = BTreeMap::<u16, usize>::new();
         self.kept().for_each(|number| *counts.entry(number).or_default() += 1);
@@ -104,8 +106,8 @@ mod tests {
         assert_eq!(Turn::begin(1).on_answer(0, id(1)), Free);
     }
 
-    /// Regression: a node that said twice that the lock is free lost its vote, and the wait was given up or never
-    /// ended.
+    /// Regression: a node said twice that the lock is free, and so lost its vote. The wait was given up, or never
+    /// ended. A second answer must change nothing.
     #[test]
     fn a_second_answer_of_one_node_erases_nothing() {
         let id = |n| Some((NodeId(n), 1));
@@ -117,7 +119,7 @@ mod tests {
         assert_eq!(answers(&[(0, id(1)), (0, id(1)), (1, None), (2, id(2))]), [Goes, Goes, Goes, Free]);
         assert_eq!(answers(&[(0, id(1)), (0, None), (1, id(2))]), [Goes, Goes, Free], "it keeps it for a moment");
         assert_eq!(answers(&[(0, None), (0, id(1)), (1, id(2))]), [Goes, Goes, Free], "it was asked again");
-        // Another server under the same name, and one server under two names: votes count by server.
+        // Another server has a name of the first one now, and one server has two names: votes count by server.
         assert_eq!(answers(&[(0, id(1)), (0, id(2)), (1, id(2)), (2, id(2))]), [Goes, Goes, Goes, Impossible]);
         assert_eq!(answers(&[(0, id(1)), (1, id(1)), (0, None), (1, id(1)), (2, id(1))])[4], Impossible);
         assert_eq!(answers(&[(0, id(1)), (1, id(1)), (1, id(2))]), [Goes, Goes, Free]);
@@ -134,7 +136,7 @@ mod tests {
         };
         assert_eq!(number(&[], 0), None);
         assert_eq!(number(&[(0, 4), (1, 2), (2, 4)], 1), Some(4));
-        // A server under three names reserves one number.
+        // A server with three names reserves one number.
         assert_eq!(number(&[(0, 7), (0, 7), (0, 7), (1, 2), (2, 2)], 1), Some(2));
         let mut seen: Vec<_> = (0..4).filter_map(|random| number(&[(0, 7), (1, 5), (2, 9)], random)).collect();
         seen.sort_unstable();

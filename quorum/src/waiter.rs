@@ -1,79 +1,80 @@
-//! Waits in the queues of the nodes: decides how long each node lets the request wait, when a node is asked again, and
-//! when the wait is over.
+//! Waits in the queues of the nodes. Decides how long each node is to let the request wait, when a node is asked again,
+//! and when the wait is over.
 
 use super::ask::{NodeId, majority};
 use super::jitter::less_up_to;
 use super::turn::{Turn, TurnProgress};
 use crate::values::time::BootTime;
 
-/// The longest time that one LOCK.WAIT asks a node to wait, in milliseconds. After it the request is repeated and keeps
-/// its place, so that the client notices a node that hangs or was replaced.
+/// The longest time for which one LOCK.WAIT asks a node to wait, in milliseconds. After it the request is repeated and
+/// keeps its place. So the client notices a node that hangs or was replaced.
 const RENEWED_MS: u64 = 20_000;
 
 /// The number of waits of one process on one node up to which each is repeated at the normal rate. With n times as
-/// many, each is repeated n times less often and retried later, so that waiting alone does not keep nodes and process
-/// busy.
+/// many, each is repeated n times less often, and after a failure later. So waiting alone does not keep nodes and
+/// process busy.
 const WAITS_AT_ONCE: usize = 1_000;
 
 /// The first and the longest pause before a failed node is asked again, in milliseconds.
 const AGAIN_MS: (u64, u64) = (200, 5_000);
 
-/// A request in the queues of all nodes, until a majority says that its turn has come. The caller sends LOCK.WAIT with
-/// one ticket to every node.
+/// A request that waits in the queues of all nodes until a majority says that its turn has come. The caller sends
+/// LOCK.WAIT with one ticket to every node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     turn: Turn,
     until: BootTime,
-    /// The nodes that permanently refuse to let this request wait, by index.
+    /// For each node, whether it refuses to let this request wait for a reason that does not pass.
     refuses: Vec<bool>,
 }
 
-/// A waiter's next task.
+/// The next action for the caller of a [`Waiter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitTask {
-    /// Nothing: other answers are still to come.
+    /// Nothing: it waits for further answers.
     Go,
-    /// Ask this node again to let the request wait.
+    /// Send LOCK.WAIT to this node again.
     Ask {
         /// The node's index in the list.
         node: usize,
-        /// The delay before asking, in milliseconds.
+        /// The pause before that, in milliseconds.
         after_ms: u32,
     },
-    /// Acquire now: a majority says that the lock is free for this request, and reserves this permit number for it (1
-    /// if no permit is wanted).
+    /// Acquire the lock now. A majority says that it is free for this request, and reserves this permit number (1 if no
+    /// permit is wanted).
     Acquire(u16),
-    /// The wait is over: no majority can still give this request its turn, or the time is up.
+    /// End the wait: no majority can give this request its turn any longer, or the time is up.
     Leave,
-    /// The wait is over: a majority will not let this request wait.
+    /// End the wait: a majority will never let this request wait.
     Refused,
 }
 
 impl Waiter {
-    /// Begins to wait until `until`; the caller asks every node at once.
+    /// Begins to wait until `until`. The caller sends LOCK.WAIT to every node at once.
     pub fn begin(nodes: usize, until: BootTime) -> Self {
         Self { turn: Turn::begin(nodes), until, refuses: vec![false; nodes] }
     }
 
-    /// Returns the moment until which the request waits.
+    /// Returns the time until which the request waits.
     pub fn until(&self) -> BootTime {
         self.until
     }
 
-    /// Returns the time that one LOCK.WAIT asks a node to wait, in milliseconds, in a wait until `until`. `waits`
-    /// requests of this process wait there.
+    /// Returns for how many milliseconds one LOCK.WAIT asks a node to wait, if the whole wait lasts until `until`.
+    /// `waits` requests of this process wait on that node.
     pub fn at_a_time_ms(until: BootTime, waits: usize, now: BootTime, random: u64) -> u32 {
         let renewed_ms = RENEWED_MS * (1 + waits / WAITS_AT_ONCE) as u64;
         let left_ms = until.us_since(now) / 1_000;
         u32::try_from(left_ms.min(less_up_to(renewed_ms, 200, random))).unwrap_or(u32::MAX)
     }
 
-    /// Notes that the server `id`, at `node`, reserves the lock for this request, with this permit number.
+    /// Notes that `node`, which is the server `id`, says that it is the request's turn, and reserves this permit
+    /// number.
     pub fn on_told(&mut self, node: usize, id: NodeId, number: u16, random: u64) -> WaitTask {
         self.after(node, Some((id, number)), random)
     }
 
-    /// Notes that `node` answered that the time of the LOCK.WAIT is up.
+    /// Notes that `node` answered that the time of its LOCK.WAIT is up.
     pub fn on_nothing(&mut self, node: usize, now: BootTime, random: u64) -> WaitTask {
         match now < self.until {
             true => WaitTask::Ask { node, after_ms: 0 },
@@ -81,8 +82,8 @@ impl Waiter {
         }
     }
 
-    /// Notes that `node` failed, or refuses to let the request wait: permanently, if `is_lasting`. `waits` requests of
-    /// this process wait there.
+    /// Notes that `node` failed, or refuses to let the request wait; with `is_lasting` for a reason that does not pass.
+    /// `waits` requests of this process wait on that node.
     pub fn on_failure(&mut self, node: usize, is_lasting: bool, waits: usize, now: BootTime, random: u64) -> WaitTask {
         self.refuses[node] |= is_lasting;
         match self.after(node, None, random) {
@@ -103,7 +104,7 @@ impl Waiter {
         }
     }
 
-    /// Ends the wait because the time is up, or because the set has another version.
+    /// Ends the wait, because the time is up or the set has another version.
     pub fn leave(&self) -> WaitTask {
         let refusing = self.refuses.iter().filter(|refuses| **refuses).count();
         if refusing > self.refuses.len() - majority(self.refuses.len()) { WaitTask::Refused } else { WaitTask::Leave }

@@ -1,5 +1,5 @@
 //! Replays the traces of `conformance/quorum` on the machines of this crate. Authors of other clients replay them on
-//! theirs. A trace says what each node answers and when, and what the client must conclude and send.
+//! theirs. A trace says what each node answers and when. It also says what the client must conclude and send.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn ttl_ms(value: &Value) -> u32 {
     u32::try_from(number(value)).unwrap()
 }
 
-/// The beginning of a trace, whose own times start at 0.
+/// The moment at which a trace begins; the trace's own times start at 0.
 const BEGAN: BootTime = BootTime::from_us(1_000_000_000);
 
 fn at(ms: u64) -> BootTime {
@@ -83,7 +83,7 @@ fn answer(says: &Value) -> Answer {
     }
 }
 
-/// Replays a trace. The error names the first mismatch.
+/// Replays a trace. The error names the first difference from what the trace says.
 fn replay(trace: &Value) -> Result<(), String> {
     let nodes = number(&trace["nodes"]) as usize;
     let mut ttl = ttl_ms(&trace["ttl_ms"]);
@@ -145,7 +145,7 @@ fn replay(trace: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares the outcome of an event with the expected one.
+/// Compares the outcome of an event with what the trace says (`then`).
 fn compare(then: &Map<String, Value>, client: &Client, sends: &[Call]) -> Result<(), String> {
     let mut is = json!({"is": match client {
         Client::Asks(_) => "asking",
@@ -191,7 +191,7 @@ fn traces_are_what_the_machines_do() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Returns another value of the same kind.
+/// Returns a different value of the same type, for a change that the replay must notice.
 fn other(name: &str, value: &Value) -> Value {
     match (name, value) {
         ("is", value) => json!(if value == "held" { "impossible" } else { "held" }),
@@ -202,7 +202,7 @@ fn other(name: &str, value: &Value) -> Value {
     }
 }
 
-/// The replay checks every statement of a trace: it fails if any of them is changed.
+/// Changes each statement of a trace, one after the other. Each time the replay must fail.
 #[test]
 fn traces_that_say_otherwise_fail() {
     for trace in traces() {

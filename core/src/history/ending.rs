@@ -2,7 +2,7 @@
 
 use crate::refusal::Refusal;
 
-/// Why a grant ended, or why a wait failed.
+/// The reason why a grant ended, or why a wait failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The owner gave back its last hold.

@@ -53,7 +53,7 @@ pub struct Entry {
     pub waited_ms: u64,
     /// The time for which the lock was held, in milliseconds.
     pub held_ms: u64,
-    /// Why the grant or the wait ended.
+    /// The reason why the grant or the wait ended.
     pub ending: Ending,
     /// The number of requests that waited for the lock at that moment.
     pub waiters: usize,

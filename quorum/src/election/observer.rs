@@ -6,10 +6,10 @@ use crate::distinct::first_as;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// A node's statement about the lock, from LOCK.WATCH or LOCK.INFO.
+/// The statement of a node about the lock, in answer to LOCK.WATCH or LOCK.INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockReport {
-    /// The lock is free, and the node is not guarded.
+    /// The lock is free, and the node is not guarded, so nobody holds it there.
     Free,
     /// The lock is free, but the node may have forgotten its holder.
     Guarded,
@@ -24,7 +24,7 @@ pub enum LockReport {
     },
 }
 
-/// A leader that has proclaimed itself.
+/// A leader that has proclaimed itself, as an observer saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leader {
     /// The leader's term, larger than that of every earlier leader.
@@ -35,43 +35,43 @@ pub struct Leader {
     pub value: Vec<u8>,
 }
 
-/// An observer's knowledge.
+/// All that an observer knows at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed<'a> {
     /// The latest leader that was seen, or `None` if there is none as far as the observer knows.
     pub leader: Option<&'a Leader>,
-    /// True if a majority of the servers answered less than `fresh_ms` ago. Then a leader that had proclaimed on a
-    /// majority before that, and still leads, has been seen.
+    /// True if a majority of the servers answered less than `fresh_ms` ago. Then a leader that still leads, and had
+    /// proclaimed on a majority before those answers, has been seen.
     pub is_fresh: bool,
 }
 
-/// Combines the nodes' statements.
+/// An observer of an election: combines what the nodes say, and finds the leader.
 #[derive(Clone, Debug)]
 pub struct Observer {
     nodes: Vec<Option<LastReport>>,
     leader: Option<Best>,
-    /// True if a majority said that the leader's grants are gone.
+    /// True if a majority said that the leader's grants are gone, so that nobody leads.
     ended: bool,
     fresh_us: u64,
-    /// Switches for the test `storm`, which must detect each of the two faults. `less` is how many nodes fewer than a
-    /// majority end a term. `believes_the_earlier` lets answers from before the leader was seen end its term.
+    /// Two faults that the test `storm` makes on purpose, and must notice. `less`: with so much less than a majority of
+    /// nodes a term ends. `believes_the_earlier`: answers from before the leader was seen can end its term.
     #[cfg(test)]
     pub(super) less: usize,
     #[cfg(test)]
     pub(super) believes_the_earlier: bool,
 }
 
-/// A node's last statement.
+/// The last answer of a node.
 #[derive(Clone, Debug)]
 struct LastReport {
     id: NodeId,
-    /// The lock's owner there.
+    /// The owner that holds the lock on this node, if one does.
     owner: Option<Vec<u8>>,
-    /// False if the node was guarded: then its answer does not count.
+    /// False if the node was guarded: its answer does not count, because it may have forgotten the holder.
     counts: bool,
-    /// The time at which the node was asked.
+    /// The time at which the node was asked, from which on the answer counts.
     asked: BootTime,
-    /// True if the node had the leader's grant, and no longer has it.
+    /// True if the server had the leader's grant in an earlier answer, and no longer has it.
     had: bool,
 }
 
@@ -79,12 +79,12 @@ struct LastReport {
 struct Best {
     leader: Leader,
     owner: Vec<u8>,
-    /// The time at which the term was first seen.
+    /// The time at which the observer first saw this term.
     since: BootTime,
 }
 
 impl Observer {
-    /// Creates an observer of `nodes` nodes. An answer counts for `fresh_ms` milliseconds from its question.
+    /// Creates an observer of `nodes` nodes. An answer counts for `fresh_ms` milliseconds after the question.
     pub fn new(nodes: usize, fresh_ms: u32) -> Self {
         Self {
             nodes: vec![None; nodes],
@@ -98,7 +98,8 @@ impl Observer {
         }
     }
 
-    /// Moves to another set, of `nodes` nodes. The observer keeps the leader that it saw: terms continue.
+    /// Moves to another version of the set, with `nodes` nodes. The leader that the observer saw stays, because terms
+    /// continue.
     pub fn move_to(&mut self, nodes: usize) {
         self.nodes = vec![None; nodes];
     }
@@ -126,7 +127,7 @@ impl Observer {
         self.judge(now);
     }
 
-    /// Notes that `node` repeated its last answer at `now`; it was asked at `asked`.
+    /// Notes that `node`, asked at `asked`, gave its last answer again at `now`.
     pub fn on_same(&mut self, node: usize, id: NodeId, asked: BootTime, now: BootTime) {
         if let Some(seen) = self.nodes[node].as_mut().filter(|seen| seen.id == id) {
             seen.asked = asked;
@@ -134,20 +135,20 @@ impl Observer {
         self.judge(now);
     }
 
-    /// Notes that `node` does not answer. Its last statement no longer counts.
+    /// Notes that `node` does not answer. Its last answer no longer counts.
     pub fn on_silence(&mut self, node: usize) {
         self.nodes[node] = None;
     }
 
-    /// Returns the observer's knowledge at `now`.
+    /// Returns all that the observer knows at `now`.
     pub fn observed(&self, now: BootTime) -> Observed<'_> {
         let is_fresh = self.servers(|seen| self.is_fresh(seen, now)) >= majority(self.nodes.len());
         let leader = self.leader.as_ref().filter(|_| !self.ended).map(|best| &best.leader);
         Observed { leader, is_fresh }
     }
 
-    /// Returns whether a majority has the observed leader's grant. A leader that was first seen just now may already be
-    /// gone. Earlier answers of the other nodes may be from before its term, so they are asked again.
+    /// Returns whether a majority has the grant of the leader that was seen. If not, that leader may already be gone.
+    /// The last answers of the other nodes may be from before its term, so the caller asks these nodes again.
     pub fn is_agreed(&self) -> bool {
         self.servers(|seen| self.is_leaders(seen)) >= majority(self.nodes.len())
     }
@@ -204,7 +205,8 @@ impl Observer {
         }
     }
 
-    /// Counts the servers whose last statement, under every name that they have, satisfies `is`.
+    /// Counts the servers for which `is` returns true. A server with several names counts if it does for the last
+    /// answer under each.
     fn servers(&self, is: impl Fn(&LastReport) -> bool) -> usize {
         let all = || self.nodes.iter().flatten();
         let ids: Vec<Option<NodeId>> = self.nodes.iter().map(|seen| seen.as_ref().map(|seen| seen.id)).collect();
@@ -226,8 +228,8 @@ mod tests {
         LockReport::Held { owner: owner.into(), note, sequence }
     }
 
-    /// Builds an observer from (node, server, answer); each node is asked and answers a millisecond after the one
-    /// before.
+    /// Builds an observer that has received answers: (node, server, answer), each a millisecond after the one before.
+    /// Also returns the time.
     fn observer(nodes: usize, answers: &[(usize, u128, LockReport)]) -> (Observer, u64) {
         let mut observer = Observer::new(nodes, FRESH_MS);
         for (n, (node, id, says)) in answers.iter().enumerate() {
@@ -236,7 +238,7 @@ mod tests {
         (observer, answers.len() as u64)
     }
 
-    /// Returns the leader's (term, sequence), and whether the answer is fresh.
+    /// Returns term and sequence number of the leader, if there is one, and whether the answers are fresh.
     fn told((observer, now): &(Observer, u64)) -> (Option<(u64, u64)>, bool) {
         let observed = observer.observed(ms(*now));
         (observed.leader.map(|leader| (leader.term.get(), leader.sequence)), observed.is_fresh)
@@ -335,12 +337,12 @@ mod tests {
         assert!(it.observed(ms(999)).is_fresh && !it.observed(ms(1_001)).is_fresh);
         it.on_same(0, NodeId(0), ms(900), ms(950));
         it.on_same(1, NodeId(1), ms(900), ms(950));
-        // The repetition is from another server than the last answer.
+        // Another server than the one of the last answer repeats it, which does not count.
         it.on_same(2, NodeId(9), ms(900), ms(950));
         assert!(it.observed(ms(1_899)).is_fresh);
         it.on_silence(0);
         assert!(!it.observed(ms(1_100)).is_fresh);
-        // One server says that the grant is gone. Another said so too, but too long ago.
+        // One server says that the leader's grant is gone. Another said so too, but its answer is too old to count.
         let (mut it, _) = observer(3, &[(0, 0, held("a", 10, 1)), (1, 1, held("a", 10, 1)), (0, 0, LockReport::Free)]);
         it.on_answer(1, NodeId(1), LockReport::Free, ms(1_002), ms(1_002));
         assert_eq!(it.observed(ms(1_002)).leader.map(|leader| leader.term), Some(token(10)));

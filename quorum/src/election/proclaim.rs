@@ -1,4 +1,4 @@
-//! The leader's side: announces the leader to all nodes.
+//! The leader's side: writes its proclamation to all nodes.
 
 use crate::ask::{NodeId, majority};
 use crate::held::Held;
@@ -6,19 +6,20 @@ use crate::values::token::Token;
 
 /// A leader's proclamation, and which nodes have it.
 ///
-/// It can only be made from a [`Held`], so nobody proclaims before holding a majority. All nodes receive it once, and
-/// again in every round of extension ([`Proclaim::again`]). A node that has granted the lock anew has lost the note, so
-/// it receives the proclamation at once ([`Proclaim::on_grant`]). A node that already has it ignores the repetition.
+/// It can only be made from a [`Held`], so nobody proclaims before holding a majority. All nodes receive the
+/// proclamation once, and again in every round of extension ([`Proclaim::again`]). A node that lost the lock and
+/// granted it anew has no note, so it receives the proclamation at once ([`Proclaim::on_grant`]). A node that already
+/// has the note ignores the repetition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proclaim {
     term: Token,
-    /// The current sequence number; 0 before the first proclamation.
+    /// The sequence number of the present proclamation; 0 before the first one.
     sequence: u64,
-    /// For each node the server that answered, and the sequence number of its note.
+    /// For each node, the server that answered, and the sequence number of the note that it has.
     has: Vec<Option<(NodeId, u64)>>,
 }
 
-/// A LOCK.NOTE to send, with this sequence number and without a token.
+/// A LOCK.NOTE to send: the proclamation with this sequence number. It names no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoteCall {
     /// The node's index in the list.
@@ -30,7 +31,7 @@ pub struct NoteCall {
 /// A node's answer to LOCK.NOTE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteAnswer {
-    /// The sequence number of the note now.
+    /// The node has a note with this sequence number now.
     Has(u64),
     /// Null: this owner does not hold the lock there. The rounds of extension notice that as well, and heal the node.
     NotHeld,
@@ -39,46 +40,48 @@ pub enum NoteAnswer {
 }
 
 impl Proclaim {
-    /// Creates the proclamation of a lock that was just won: the lock's present token is the term.
+    /// Creates the proclamation of a lock that was just won. The lock's present token is the term.
     pub fn of(held: &Held, nodes: usize) -> Self {
         Self { term: held.token(), sequence: 0, has: vec![None; nodes] }
     }
 
-    /// Returns the term.
+    /// Returns the term: the token with which the leader won.
     pub fn term(&self) -> Token {
         self.term
     }
 
-    /// Returns the current sequence number; 0 before the first proclamation.
+    /// Returns the sequence number of the present proclamation; 0 before the first one.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Begins to proclaim another value, under the next sequence number.
+    /// Begins to proclaim another value, under the next sequence number. Returns the calls to send.
     pub fn advance(&mut self) -> Vec<NoteCall> {
         self.sequence += 1;
         self.again()
     }
 
-    /// Repeats the proclamation to all nodes, since one may have lost its note.
+    /// Returns the calls that repeat the proclamation to all nodes, for one may have lost its note.
     pub fn again(&self) -> Vec<NoteCall> {
         let all = 0..if self.sequence == 0 { 0 } else { self.has.len() };
         all.map(|node| NoteCall { node, sequence: self.sequence }).collect()
     }
 
-    /// Notes that `node` granted the lock anew, without a note. Returns the call that repeats the proclamation there.
+    /// Notes that `node` granted the lock anew, so that its grant has no note. Returns the call that repeats the
+    /// proclamation there.
     pub fn on_grant(&mut self, node: usize) -> Option<NoteCall> {
         self.has[node] = None;
         (self.sequence > 0).then_some(NoteCall { node, sequence: self.sequence })
     }
 
-    /// Moves to another set, of `nodes` nodes, which all receive the proclamation.
+    /// Moves to another version of the set, with `nodes` nodes. Returns the calls that send the proclamation to all of
+    /// them.
     pub fn move_to(&mut self, nodes: usize) -> Vec<NoteCall> {
         self.has = vec![None; nodes];
         self.again()
     }
 
-    /// Handles the answer of `node`, which is the server `id`.
+    /// Handles the answer to a LOCK.NOTE of `node`, which is the server `id`.
     pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, answer: NoteAnswer) {
         match (answer, id) {
             (NoteAnswer::Has(sequence), Some(id)) => {
@@ -90,7 +93,7 @@ impl Proclaim {
         }
     }
 
-    /// Returns whether a majority has this proclamation or a later one. Servers count, not names.
+    /// Returns whether a majority of servers has the proclamation `sequence`, or a later one.
     pub fn is_proclaimed(&self, sequence: u64) -> bool {
         let mut servers: Vec<_> =
             self.has.iter().flatten().filter(|(_, has)| *has >= sequence).map(|(server, _)| *server).collect();
@@ -118,7 +121,8 @@ mod tests {
         assert_eq!(it.on_grant(3), None);
         assert_eq!(it.advance(), (0..5).map(|node| NoteCall { node, sequence: 1 }).collect::<Vec<_>>());
         assert_eq!(it.term(), token(100));
-        // One server under two names, an unknown one, a failure.
+        // One server answers under two names, one answer has no server's id, and one call failed: none of these is a
+        // vote more.
         for (node, server, answer) in [
             (0, id(0), NoteAnswer::Has(1)),
             (1, id(0), NoteAnswer::Has(1)),
@@ -158,7 +162,8 @@ mod tests {
         assert!(it.is_proclaimed(2));
     }
 
-    /// The grant that heals a node has no proclamation, so observers would not see the leader there.
+    /// A node lost the lock and is asked to grant it again. The new grant has no note, so the proclamation is sent to
+    /// that node again.
     #[test]
     fn a_node_that_lost_it_is_told_again() {
         let mut it = proclaim(1);
@@ -175,7 +180,7 @@ mod tests {
             assert!(!it.is_proclaimed(1));
             assert_eq!(it.again(), [NoteCall { node: 0, sequence: 1 }]);
         }
-        // Another server under this name has its own sequence number, not that of the old server.
+        // The name leads to another server now. The sequence number that the old server had does not count for it.
         it.advance();
         it.on_answer(0, id(0), NoteAnswer::Has(2));
         it.on_answer(0, id(1), NoteAnswer::Has(1));

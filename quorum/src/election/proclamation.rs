@@ -3,18 +3,19 @@
 use crate::values::limits::NOTE_BYTES_MAX;
 use crate::values::token::Token;
 
-/// The longest value that a leader can proclaim, in bytes: a note less its term.
+/// The longest value that a leader can proclaim, in bytes: what a note has room for beside the term.
 pub const VALUE_BYTES_MAX: usize = NOTE_BYTES_MAX - PREFIX.len() - TERM_DIGITS_MAX - 1;
 
 const PREFIX: &str = "term ";
 const TERM_DIGITS_MAX: usize = 16;
 
-/// A term and its leader's value, as the text `term 1795234601882918 10.0.0.1`, which people read too.
+/// A term and the value of its leader. As a note it is the text `term 1795234601882918 10.0.0.1`, so that people can
+/// read it too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Proclamation {
-    /// The leader's token when it won.
+    /// The term: the token with which the leader won.
     pub term: Token,
-    /// The value: any bytes, at most [`VALUE_BYTES_MAX`].
+    /// The value that the leader proclaims: any bytes, at most [`VALUE_BYTES_MAX`].
     pub value: Vec<u8>,
 }
 

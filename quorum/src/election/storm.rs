@@ -17,36 +17,36 @@ use crate::values::token::Token;
 use crate::{Acquire, Answer, Ask, Call, Held, NodeId, Progress};
 
 const GIVEN_US: u64 = 100_000;
-/// The longest delay of a message: long enough for it to arrive after a lease has ended.
+/// The longest delay of a message: it can arrive after a lease has ended.
 const LATE_US: u64 = 2 * TTL_US;
-/// The largest difference between the rates of two clocks, in a million: less than 1 %.
+/// The largest difference between the rates of two clocks, in a million: just under the 1 % that the protocol allows.
 const APART: u64 = 9_800;
 const CANDIDATES: usize = 3;
 const OBSERVERS: usize = 2;
 const END_US: u64 = 20_000_000;
-/// The time for which an answer counts.
+/// The time for which an observer counts an answer, in milliseconds.
 const FRESH_MS: u32 = 1_000;
 /// [`FRESH_MS`] in microseconds, as long as the slowest clock may measure it.
 const FRESH_US: u64 = FRESH_MS as u64 * 1_020;
 
-/// Deliberate mistakes, each of which the test must detect.
+/// Faults made on purpose. The test must notice each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
-    /// A candidate proclaims as soon as it asks for the lock.
+    /// A candidate proclaims before it holds the lock, as soon as it asks for it.
     ProclaimsBeforeItHolds,
     /// The note of an acquisition counts as a proclamation.
     BelievesSequenceZero,
-    /// The term is one node's token, not the token of the majority.
+    /// The term is the token of one node, not that of the majority.
     BelievesNodesTokens,
-    /// The latest answer is believed, even if it is older.
+    /// An observer believes the latest answer, even if its term is smaller than one that it has seen.
     GoesBack,
-    /// One node less than a majority can end a term.
+    /// An observer reports that nobody leads when one node less than a majority says so.
     NobodyByAMinority,
-    /// Names count, not servers.
+    /// Two names of one server count as two.
     CountsNames,
-    /// A guarded node's answer counts.
+    /// The answer of a guarded node counts, although it may have forgotten the holder.
     BelievesTheGuarded,
-    /// A node's answer from before a leader was seen can end its term.
+    /// An answer from before a leader was seen can end that leader's term.
     BelievesTheEarlier,
 }
 
@@ -65,21 +65,21 @@ struct Candidate {
 struct Server {
     node: Node,
     clock: Clock,
-    /// The notes of the node's grants: sequence number and text, by owner.
+    /// The notes of this server's grants, by owner: sequence number and text.
     notes: BTreeMap<Owner, (u64, Vec<u8>)>,
-    /// For each leader, the last time at which the server, not guarded, said that the leader does not hold the lock
+    /// For each leader, when this server last said, without being guarded, that the leader does not hold the lock
     /// there.
     denied: BTreeMap<Owner, u64>,
-    /// The time since which the server has had this leader's proclamation without a gap.
+    /// For each leader, the time since which this server has had its proclamation without a gap.
     proclaimed: BTreeMap<Owner, u64>,
 }
 
 struct Watcher {
     machine: Observer,
     clock: Clock,
-    /// For each name of a node, the number of the request that awaits an answer, and when it was sent.
+    /// For each name of a node, the number of the watcher's request that is not yet answered, and when it was sent.
     asks: Vec<(u64, BootTime)>,
-    /// The last term and sequence number that the observer reported.
+    /// The last term and sequence number that this observer reported.
     last: Option<(u64, u64)>,
     is_none: bool,
 }
@@ -296,7 +296,7 @@ impl World {
             return;
         }
         candidate.stage = Stage::Idle;
-        // In the other half of cases it leaves without a word.
+        // In half of the cases the leader releases the lock; in the others it just stops.
         if self.agenda.below(2) == 0 {
             for name in 0..self.names.len() {
                 self.send(self.agenda.now, name, owner, || Order::Release, 0);
@@ -336,7 +336,8 @@ impl World {
             Order::Ask(_) if is_not_ready => Answer::NotYet { ms: 3 },
             Order::Ask(ask) => {
                 let answer = server.node.answer(owner, ask, Mode::Exclusive, now, None);
-                // The note of the acquisition: it looks like a proclamation but is none.
+                // This is the note of an acquisition. It looks like a proclamation, but its sequence number 0 says that
+                // it is none.
                 if let (Ask::Acquire { proposal, .. }, Answer::Token(_)) = (ask, answer) {
                     let note = Proclamation { term: proposal, value: owner_bytes(owner) }.note();
                     server.notes.entry(owner).or_insert((0, note));
@@ -368,7 +369,7 @@ impl World {
                     if let Some(other) = self.won.insert(term, owner) {
                         self.broken = Some(format!("term {term} was won by {other:?} and by {owner:?}"));
                     }
-                    // Some proclaim only after a while, or never.
+                    // Some leaders proclaim only after a while, or never.
                     let first = self.agenda.now + if self.agenda.below(3) == 0 { self.agenda.below(TTL_US) } else { 0 };
                     self.agenda.at(first, Event::Proclaims(owner));
                     self.agenda.at(self.agenda.now + TTL_US / 3, Event::Extends(owner));
@@ -399,7 +400,7 @@ impl World {
         if let Some(takes) = self.agenda.takes(LATE_US) {
             self.agenda.at(self.agenda.now + takes, Event::Looked { observer, name, request });
         }
-        // The question is repeated in any case; a watch without an answer is given up.
+        // The observer asks again in any case; a watch that has no answer by then is given up.
         let again = self.agenda.now + 20_000 + self.agenda.below(200_000);
         self.agenda.at(again, Event::Looks { observer, name });
     }

@@ -46,7 +46,7 @@ macro_rules! command {
         }
 
         impl $(<$life>)? $name $(<$life>)? {
-            /// The description of the command.
+            /// The description of this command.
             $vis const SPEC: $crate::grammar::Spec = $crate::grammar::Spec {
                 name: $command,
                 summary: $summary,
@@ -64,7 +64,7 @@ macro_rules! command {
                 ],
             };
 
-            /// Parses the words after the key.
+            /// Parses the words after the key into a request, or into the refusal for the client.
             #[allow(unused_mut, unused_variables)]
             #[inline(always)]
             $vis fn read<'w $(: $life)?>(
@@ -83,13 +83,13 @@ macro_rules! command {
         }
     };
 
-    // The type of an option's field, and the expression for its value.
+    // Below: the type of an option's field, and the expression for its value.
     (@kept) => { bool };
     (@kept $value:ty) => { Option<$value> };
     (@keep $option:ident) => { $option.is_some() };
     (@keep $option:ident $value:ty) => { $option };
 
-    // The description of an argument.
+    // Below: the description of an argument.
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $told:ident) => { stringify!($told) };
     (@argument () $word:ident) => {
@@ -107,7 +107,8 @@ macro_rules! command {
         }
     };
 
-    // Reads options until no word is left. For a command without options the words have been counted already.
+    // Below: reads options until no word is left. A command without options gets no such words, because their number
+    // was checked before.
     (@options $words:ident,) => {};
     (@options $words:ident, $($option:ident ($($value:ty)?) [$word:ident $($shown:ident)?])+) => {
         while let Some(word) = $words.next() {

@@ -1,8 +1,8 @@
-//! The declaration of commands. Each is declared once, for the parser, its errors, COMMAND DOCS and HELP, on a node and
-//! in an agent.
+//! The declaration of commands. Each command is declared once. Its parser, its errors, COMMAND DOCS and HELP come from
+//! that, on a node and in an agent.
 //!
-//! The words of a call go in, as an iterator over bytes; a request comes out, or the refusal for its client. Nothing is
-//! copied, and the caller writes the reply. The commands themselves are in [`request`](crate::request).
+//! A parser takes the words of a call, as an iterator over bytes, and returns a request or the refusal for its client.
+//! Nothing is copied, and the caller writes the reply. The commands themselves are in [`request`](crate::request).
 
 pub(crate) mod declaration;
 mod spec;

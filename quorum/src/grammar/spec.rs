@@ -9,13 +9,13 @@ pub struct Spec {
     pub summary: &'static str,
     /// The server's flags for the command, separated by spaces.
     pub flags: &'static str,
-    /// The use of the key, which is the first argument; `None` if the command has no key.
+    /// The command's use of its key, which is its first argument; `None` if the command has no key.
     pub key: Option<KeyAccess>,
     /// The arguments after the key.
     pub arguments: &'static [Argument],
 }
 
-/// A command's use of its key.
+/// A command's use of its key, for COMMAND DOCS and ACLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAccess {
     /// Reads the key.
@@ -33,7 +33,7 @@ pub enum KeyAccess {
 pub struct Argument {
     /// The argument's name; for a word without a value, the word itself.
     pub name: &'static str,
-    /// The word before the value of an optional argument.
+    /// For an optional argument with a value, the word before the value.
     pub option: Option<&'static str>,
     /// The kind of value.
     pub shape: Shape,
@@ -53,14 +53,14 @@ pub enum Shape {
 }
 
 impl Argument {
-    /// Returns the name for COMMAND DOCS.
+    /// Returns the argument's name as COMMAND DOCS shows it.
     pub fn documented(&self) -> String {
         self.name.to_lowercase()
     }
 }
 
 impl Spec {
-    /// Returns the least number of words, the command's name included.
+    /// Returns the least number of words of a call, the command's name included.
     pub fn words_min(&self) -> usize {
         let required = self.arguments.iter().filter(|argument| argument.option.is_none());
         1 + usize::from(self.key.is_some()) + required.count()
@@ -71,13 +71,13 @@ impl Spec {
         self.arguments.iter().any(|argument| argument.option.is_some())
     }
 
-    /// Returns the arity in the server's form: negative if more words may follow.
+    /// Returns the arity as servers write it: the number of words, negative if more may follow.
     pub fn arity(&self) -> i32 {
         let words = self.words_min() as i32;
         if self.has_options() { -words } else { words }
     }
 
-    /// Returns the command's syntax, with the arguments in `shown`.
+    /// Returns the command's syntax as one line, with the arguments `shown`.
     pub fn syntax<'a>(&self, shown: impl IntoIterator<Item = &'a Argument>) -> String {
         let mut line = self.name.to_owned();
         if self.key.is_some() {

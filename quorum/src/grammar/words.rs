@@ -1,18 +1,18 @@
-//! Reads the words of a call one by one, as values.
+//! Reads the words of a call one by one, as values within their bounds.
 
 use super::spec::Shape;
 use crate::refusal::Refusal;
 
-/// The bounds of arguments that a node's operator sets.
+/// The bounds of arguments that a node's operator can set.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// The longest lease, in milliseconds.
     pub max_ttl_ms: u32,
 }
 
-/// An argument of a request, within its bounds.
+/// The type of an argument: it parses a word, and refuses what is not within its bounds.
 pub trait Value<'a>: Sized {
-    /// The kind of value, for COMMAND DOCS.
+    /// The kind of value that COMMAND DOCS shows.
     const SHAPE: Shape;
 
     /// Parses a word.
@@ -27,7 +27,7 @@ impl<'a> Value<'a> for &'a [u8] {
     }
 }
 
-/// The words of a call after its key.
+/// The words of a call after its key that have not been read yet.
 pub struct Words<I> {
     words: I,
     bounds: Bounds,
@@ -40,7 +40,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Words<I> {
         Self { words, bounds }
     }
 
-    /// Takes the next word.
+    /// Takes the next word, if there is one.
     #[inline(always)]
     pub fn next(&mut self) -> Option<&'a [u8]> {
         self.words.next()
@@ -66,7 +66,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Words<I> {
     }
 }
 
-/// Stores the value of option `name`, which may be given once.
+/// Stores `value` as that of the option `name`. Refuses if the option was given before.
 pub fn once<T>(name: &'static str, kept: &mut Option<T>, value: T) -> Result<(), Refusal> {
     match kept.replace(value) {
         None => Ok(()),

@@ -10,22 +10,23 @@ use super::ask::{Answer, Ask, Call, NodeId, majority, valid_until};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The divisor of a lease for the time in which a node where the lock was taken away is not asked to grant it again:
-/// longer than it takes to break a lock on one node after the other, shorter than the time until the next round.
+/// After a node was found without the lock, it is not asked to grant it again for this part of a lease: a quarter. That
+/// is longer than it takes to break a lock on one node after the other, and shorter than the time until the next round.
 const TAKEN_OF_TTL: u64 = 4;
 
 /// A lock that a majority holds for one owner.
 ///
-/// It is extended in rounds. An answer counts only for its own round, and only while the earlier validity still runs.
-/// With a majority of answers the lock has a new validity, counted from the start of *that* round. A node takes part in
-/// a round only if it had acknowledged at least the holder's token when the round began. A node that lost the lock and
-/// grants it again (*healed*), or that granted it late, counts from the next round on, since its lease may be an old
-/// one. A second name of a server that has the lock is asked to extend it, and does not count.
+/// It is extended in rounds. An answer counts only for the round in which it was asked, and only while the earlier
+/// validity still runs. With a majority of answers the lock has a new validity, counted from the start of *that* round.
+/// A node takes part in a round only if it had acknowledged at least the holder's token when the round began. A node
+/// that lost the lock and grants it again is *healed*. It counts from the next round on, and so does a node that
+/// granted the lock late, because its lease may be an old one. If two names lead to one server, the second is asked to
+/// extend the lock, but does not count.
 ///
-/// A writer may become a reader ([`Held::share`]). From the moment at which the first node has converted the grant, its
-/// owner may rely on it only as a reader: once a majority has, other readers get in. Nothing else changes: extensions
-/// and raises are the same. A node that converts late only keeps readers out for longer. A grant that comes late, or
-/// heals a node, is followed by LOCK.CONVERT, in whichever mode it was requested.
+/// A writer may become a reader ([`Held::share`]). From the moment at which the first node converts the grant, the
+/// owner may rely on it only as a reader. Once a majority has converted it, other readers get in. Extensions and raises
+/// stay the same. A node that converts late only keeps readers out for longer. A grant that comes late, or heals a
+/// node, is followed by LOCK.CONVERT in any case, because it may have been requested as a writer's.
 ///
 /// Healed nodes may have larger tokens. The holder's token rises once a majority has acknowledged the larger one. It
 /// never falls.
@@ -36,47 +37,49 @@ pub struct Held {
     valid_until: BootTime,
     members: Vec<Member>,
     round: Round,
-    /// The number of rounds begun; answers of the acquisition belong to round 0.
+    /// The number of rounds begun. Answers to the acquisition belong to round 0.
     rounds: u64,
     /// True if the owner was a writer and is now a reader.
     is_reader: bool,
-    /// True if another process may use the same owner, and raise tokens.
+    /// True if another process may use the same owner, and raise the tokens of its grants.
     is_spoken_for: bool,
-    /// True if the lock was taken away.
+    /// True if the lock counts as taken away ([`Held::is_lost`]).
     is_lost: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Member {
     id: Option<NodeId>,
-    /// The node's known token; `None` if it does not have the lock, or its token is unknown.
+    /// The token that the node last acknowledged; `None` if it does not have the lock, or with an unknown token.
     acked: Option<Token>,
-    /// True if the node was asked to raise that token and has not answered: it may have the old one or the new one.
+    /// True if the node was asked to raise its token and has not answered. It may have the earlier token or the raised
+    /// one.
     raising: bool,
-    /// True if the node refused an extension that named the lower token, and is asked again once it has answered.
+    /// True if the node refused an extension because it may have a larger token. Once it has said which, it is asked
+    /// again to extend.
     asks_again: bool,
     /// A lower bound of the moment at which the node's lease ends.
     leased_until: BootTime,
-    /// The moment at which the node was found without the lock although its lease had not ended: someone took the lock
-    /// away there.
+    /// When the node was found without the lock although its lease had not ended, so that someone took the lock away
+    /// there.
     taken_at: Option<BootTime>,
-    /// The progress of the node's conversion, once the owner is a reader.
+    /// Once the owner is a reader: whether the node has converted the grant.
     sharing: Sharing,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Round {
     start: BootTime,
-    /// The nodes that take part in the round and have not answered, by index.
+    /// For each node, whether it takes part in this round and has not answered yet.
     open: Vec<bool>,
     yes: Vec<bool>,
     extended: bool,
 }
 
 impl Member {
-    /// Returns whether the lock, with leases of `ttl_ms`, was taken away there lately, seen from `now`. Such a node is
-    /// not asked to grant it again, since a round of extension may begin while someone takes the lock away on one node
-    /// after the other.
+    /// Returns whether the lock was taken away at this node less than a quarter of a lease before `now`. Such a node is
+    /// not asked to grant the lock again, because this round may have begun while someone takes the lock away on one
+    /// node after the other.
     fn is_taken_lately(&self, ttl_ms: u32, now: BootTime) -> bool {
         let lately_us = u64::from(ttl_ms) * 1_000 / TAKEN_OF_TTL;
         self.taken_at.is_some_and(|at| now.us_since(at) < lately_us)
@@ -107,8 +110,8 @@ impl Held {
     }
 
     /// Notes that another process may use the same owner ([`resume`](super::resume())), and raise tokens to make them
-    /// equal. A node without the token that it acknowledged last may then have a larger one. So it is asked which token
-    /// it has for this owner before it counts as a node without the lock.
+    /// equal. If a node then no longer has the token that it acknowledged last, it may have a larger one. So it is
+    /// asked which token it has for this owner before it counts as a node without the lock.
     pub fn is_spoken_for_elsewhere(&mut self) {
         self.is_spoken_for = true;
     }
@@ -118,7 +121,7 @@ impl Held {
         self.is_spoken_for
     }
 
-    /// Returns the fencing token.
+    /// Returns the lock's fencing token.
     pub fn token(&self) -> Token {
         self.token
     }
@@ -138,14 +141,15 @@ impl Held {
         self.members.iter().filter(|member| member.acked >= Some(self.token)).count()
     }
 
-    /// Returns the token that `node` is known to have, unless it is being raised. A check of that node compares this
-    /// token.
+    /// Returns the token that `node` is known to have; `None` if it has none or is raising it. LOCK.CHECK on that node
+    /// has to name this token.
     pub fn token_at(&self, node: usize) -> Option<Token> {
         let member = &self.members[node];
         member.acked.filter(|_| !member.raising)
     }
 
-    /// Notes that `node`, which is the server `id`, was asked and does not have `token`: the lock was taken away there.
+    /// Notes that a check of `node`, which is the server `id`, showed that it does not have `token`: the lock was taken
+    /// away there.
     pub fn on_missing(&mut self, node: usize, id: Option<NodeId>, token: Token, now: BootTime) -> Vec<Call> {
         if self.token_at(node) != Some(token) || self.members[node].id != id || now >= self.valid_until {
             return vec![];
@@ -154,7 +158,7 @@ impl Held {
             self.members[node].raising = true;
             return vec![Call::now(node, Ask::Fence { token: self.token })];
         }
-        // Answers that are still outstanding are older than this one.
+        // Answers that are still to come were sent before this one, so they do not count.
         self.round.open[node] = false;
         self.lacks(node, now);
         vec![]
@@ -165,8 +169,8 @@ impl Held {
         self.rounds
     }
 
-    /// Returns the outcome of the latest round: `Some(true)` if it extended validity, `Some(false)` if it no longer
-    /// can, `None` while both are possible.
+    /// Returns the outcome of the latest round. `Some(true)`: it extended validity. `Some(false)`: it no longer can.
+    /// `None`: both are still possible.
     pub fn outcome(&self) -> Option<bool> {
         if self.round.extended {
             return Some(true);
@@ -176,21 +180,21 @@ impl Held {
         if possible < majority(self.members.len()) { Some(false) } else { None }
     }
 
-    /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL): the nodes that did not lose it while their
-    /// leases ran are no majority. It stays lost even if some of the others have granted it again, because someone may
-    /// be taking it away on one node after the other. A node that has granted it again no longer counts as one that
-    /// lost it in two cases: a majority has extended the lock a quarter of a lease later, or the lease that it lost
-    /// would have ended by then.
+    /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL). It was if the nodes that did not lose it while
+    /// their leases ran are no majority. It stays lost even if some of the other nodes have granted it again, because
+    /// someone may be taking it away on one node after the other. A node that has granted it again no longer counts as
+    /// one that lost it in two cases: a majority has extended the lock a quarter of a lease later, or the lease that it
+    /// lost would have ended by then.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// Returns whether the lock was taken away at `node` ([`Self::is_lost`]). The node may have granted it again.
+    /// Returns whether the lock was taken away at `node` ([`Self::is_lost`]). The node may have granted it again since.
     pub fn was_gone_from(&self, node: usize) -> bool {
         self.members[node].taken_at.is_some()
     }
 
-    /// Notes that `node` does not have the lock.
+    /// Notes that `node` does not have the lock. If its lease had not ended, the lock was taken away there.
     fn lacks(&mut self, node: usize, now: BootTime) {
         let member = &mut self.members[node];
         (member.acked, member.raising) = (None, false);
@@ -203,8 +207,9 @@ impl Held {
         }
     }
 
-    /// Begins a round at `now`, for leases of `ttl_ms`. Returns its calls. Nodes that lost the lock are asked to grant
-    /// it again, if possible with the holder's own token, so that no other node has to raise its token.
+    /// Begins a round at `now`, for leases of `ttl_ms`, and returns its calls. Nodes that lost the lock are asked to
+    /// grant it again. They are asked for the holder's own token if possible, so that no other node has to raise its
+    /// token.
     pub fn extend(&mut self, ttl_ms: u32, now: BootTime) -> Vec<Call> {
         self.rounds += 1;
         self.ttl_ms = ttl_ms;
@@ -215,8 +220,8 @@ impl Held {
         let ask = |node: usize, member: &Member| match member.acked {
             Some(token) if token >= self.token => Some(Ask::Extend { ttl_ms, token }),
             Some(_) => Some(Ask::Fence { token: self.token }),
-            // A server that was asked under its second name to grant the lock could undo a break which it is about to
-            // report under its first.
+            // Perhaps the lock was broken on this server, which will report that under its first name. If it granted
+            // the lock again under its second name, that would undo the break.
             None => match self.first_name(node, member.id) {
                 Some(token) => Some(Ask::Extend { ttl_ms, token }),
                 None => (!member.is_taken_lately(ttl_ms, now)).then(|| self.heal()),
@@ -241,7 +246,7 @@ impl Held {
             (Ask::Extend { .. }, _) if round != self.rounds => vec![],
             (Ask::Extend { .. }, Answer::NotYet { ms }) => again(ms),
             (Ask::Extend { ttl_ms, token }, Answer::No) if self.may_have_more_than(node, token) => {
-                // The node has the lock, with a token that was raised since it was asked.
+                // The node may have the lock with a larger token, because a raise overtook this extension.
                 let member = &mut self.members[node];
                 member.asks_again = member.raising;
                 let token = member.acked.filter(|_| !member.raising);
@@ -253,16 +258,16 @@ impl Held {
                 vec![Call::now(node, Ask::Fence { token: self.token })]
             }
             (Ask::Extend { .. }, answer) => self.on_extended(node, id, answer, now),
-            // The answer is too late: the holder releases the lock on all nodes.
+            // Validity is over, so the answer is of no use: the holder releases the lock on all nodes.
             _ if now >= self.valid_until => vec![],
             (_, Answer::NotYet { ms }) => again(ms),
             (Ask::Share, answer) => self.on_shared(node, id, answer, now),
             (_, Answer::Token(token)) => self.on_token(node, id, token, now),
-            // The node does not have the lock, or its token is unknown: the next round asks it to grant the lock again.
+            // The node does not have the lock, or its token is unknown. The next round asks it to grant the lock again.
             (Ask::Fence { .. }, answer) => {
                 let member = &mut self.members[node];
                 (member.acked, member.raising) = (None, false);
-                // The token was not raised, so the refusal of the extension was final.
+                // The node had no larger token, so it refused the extension because it does not have the lock.
                 if std::mem::take(&mut member.asks_again) {
                     return self.on_extended(node, id, answer, now);
                 }
@@ -278,14 +283,14 @@ impl Held {
         }
     }
 
-    /// Returns the token that the server `id` acknowledged under another name than `node`.
+    /// Returns the token that the server `id` acknowledged under another name than `node`, if it did.
     fn first_name(&self, node: usize, id: Option<NodeId>) -> Option<Token> {
         let is_other = |(other, member): &(usize, &Member)| *other != node && member.id == id && id.is_some();
         self.members.iter().enumerate().filter(is_other).find_map(|(_, member)| member.acked)
     }
 
-    /// Returns whether `node` is a second name of the server `id`, which has the lock under its first name. If so,
-    /// notes that.
+    /// Returns whether `node` is a second name of the server `id`, which has the lock under its first name. If so, the
+    /// node no longer counts in this round.
     fn note_second_name(&mut self, node: usize, id: Option<NodeId>) -> bool {
         let is_second = self.first_name(node, id).is_some();
         if is_second && self.members[node].acked.is_none() {
@@ -295,7 +300,7 @@ impl Held {
         is_second
     }
 
-    /// Returns whether `node` may have a larger token than the one that the extension named.
+    /// Returns whether `node` may have a larger token than `token`, which the extension named.
     fn may_have_more_than(&self, node: usize, token: Token) -> bool {
         let member = &self.members[node];
         self.round.open[node] && member.acked.is_some_and(|acked| member.raising || acked > token)
@@ -328,8 +333,8 @@ impl Held {
                 }
                 vec![]
             }
-            // Another server has this name now, and has the lock: in a cluster, the slot has moved. It takes the node's
-            // place, and counts from the next round on, as a healed node does.
+            // Another server has this name now, and has the lock: in a cluster, its slot has moved. The new server
+            // takes the node's place, and counts from the next round on, as a healed node does.
             Answer::Token(token) if took_part && now < self.valid_until => self.on_token(node, id, token, now),
             Answer::No => {
                 let member = &mut self.members[node];
@@ -345,7 +350,8 @@ impl Held {
         }
     }
 
-    /// Notes that a majority has extended the lock: earlier losses no longer matter at nodes that have it again.
+    /// Notes that a majority has extended the lock. A loss that is older than a quarter of a lease no longer counts if
+    /// the node has the lock again.
     fn has_been_extended(&mut self) {
         for member in self.members.iter_mut().filter(|member| member.acked.is_some()) {
             if !member.is_taken_lately(self.ttl_ms, self.round.start) {
@@ -362,22 +368,25 @@ impl Held {
         }
         let asks_again = self.members[node].asks_again;
         if id != self.members[node].id {
-            // Another server has this name now, which had acknowledged nothing when the round began.
+            // Another server has this name now. It had acknowledged nothing when the round began, so it does not take
+            // part in the round.
             self.round.open[node] = false;
         }
         let before = &self.members[node];
         let sharing = before.sharing.after_grant(before.acked.is_none() || before.id != id);
-        // The lease on another server is unknown. A late grant was requested together with the others.
+        // Nobody knows how long the lease on another server lasts. A late grant was requested together with the others,
+        // so its lease lasts as long as theirs.
         let is_other = before.id.is_some() && before.id != id;
         let leased_until = if is_other { BootTime::default() } else { before.leased_until };
-        // A node that grants the lock when the lease which it lost would have ended anyway has only restarted.
+        // The lease that the node lost would have ended by now anyway. So the node has restarted, and nobody took the
+        // lock away.
         let taken_at = before.taken_at.filter(|_| now < before.leased_until);
         let acked = Some(token);
         self.members[node] = Member { id, acked, raising: false, asks_again: false, leased_until, taken_at, sharing };
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
         let largest = acked[0].max(self.token);
-        // The largest token that a majority has acknowledged.
+        // `common` is the largest token such that a majority has acknowledged it or a larger one.
         if let Some(&common) = acked.get(majority(self.members.len()) - 1) {
             self.token = self.token.max(common);
         }
@@ -395,7 +404,7 @@ impl Held {
         calls
     }
 
-    /// Makes the owner a reader, whatever the nodes answer. Returns the calls that convert each node's grant.
+    /// Makes the owner a reader, whatever the nodes answer. Returns the calls that convert the grant on each node.
     pub fn share(&mut self) -> Vec<Call> {
         self.is_reader = true;
         (0..self.members.len()).filter_map(|node| self.share_there(node)).collect()
@@ -407,7 +416,7 @@ impl Held {
         self.members.iter().filter(shares).count() >= majority(self.members.len())
     }
 
-    /// Returns the call that converts the grant on `node`, if it is needed.
+    /// Returns the call that converts the grant on `node`; `None` if it is converted or asked already.
     fn share_there(&mut self, node: usize) -> Option<Call> {
         let sharing = &mut self.members[node].sharing;
         let is_needed = self.is_reader && *sharing == Sharing::Not;
@@ -428,7 +437,8 @@ impl Held {
                 member.sharing = Sharing::Shares;
                 vec![]
             }
-            // The node has a grant after all, or another server does: that grant is converted, too.
+            // The node has a grant of which this side did not know, or another server does. That grant is converted
+            // too.
             Answer::Token(token) => self.on_token(node, id, token, now),
             Answer::No => {
                 if member.acked.is_some() {

@@ -6,22 +6,23 @@ use crate::ask::NodeId;
 use crate::values::time::BootTime;
 
 impl Held {
-    /// Returns the state of the server `id`, if it has answered; of several names, the one under which it has the lock.
+    /// Returns what the server `id` has acknowledged, if it is in the set. If it has several names, the one counts
+    /// under which it has the lock.
     fn member(&self, id: NodeId) -> Option<&Member> {
         self.members.iter().filter(|member| member.id == Some(id)).max_by_key(|member| member.acked)
     }
 
-    /// Moves to a set of these servers. A server that has answered in the old set keeps its acknowledged token at its
-    /// new place. The state of the others is unknown. Returns the calls to make at once.
+    /// Moves to a version of the set with the servers `ids`. A server that has answered in the old version keeps its
+    /// acknowledged token at its new place. What the others have is unknown. Returns the calls to send at once.
     ///
-    /// The validity stays: until it ends a majority of the old set has the lock, and nobody else gets a majority of the
-    /// new one. Only a majority of the new set extends it. So an added node is asked to grant the lock in the next
+    /// The validity stays. Until it ends, a majority of the old set has the lock, and nobody else gets a majority of
+    /// the new one. Only a majority of the new set extends it. So an added node is asked to grant the lock in the next
     /// round, and counts from the one after that. A removed node no longer counts. The current round is over.
     ///
     /// The caller must drop answers to earlier calls: they name nodes by their index in the old set.
     pub fn move_to(&mut self, ids: &[Option<NodeId>]) -> Vec<Call> {
         let stays = |before: &Member| {
-            // Answers to earlier calls are no longer accepted.
+            // Answers to earlier calls are no longer accepted, so a conversion that was under way is asked for again.
             let sharing = if before.sharing == Sharing::Shares { Sharing::Shares } else { Sharing::Not };
             Member { raising: false, asks_again: false, sharing, ..*before }
         };
@@ -52,7 +53,7 @@ mod tests {
     const TTL_MS: u32 = 1_000;
     const EXTEND: fn(u64) -> Ask = |value| Ask::Extend { ttl_ms: TTL_MS, token: token(value) };
 
-    /// Returns a lock that these of `nodes` nodes hold with token 100, from 0 ms on.
+    /// Returns a lock of `nodes` nodes that the nodes `by` hold with token 100, from 0 ms on.
     fn held(nodes: usize, by: &[usize]) -> Held {
         let members = (0..nodes).map(|n| (id(n as u128), by.contains(&n).then(|| token(100)), false)).collect();
         Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS))
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn a_node_that_was_removed_counts_no_more() {
         let mut held = held(4, &[0, 1, 2]);
-        // Node 0 leaves; two of the remaining three have the lock.
+        // Node 0 leaves the set. Two of the remaining three nodes have the lock, so they extend it.
         held.move_to(&[id(1), id(2), id(3)]);
         held.extend(TTL_MS, at(100).boot);
         yes(&mut held, 0, 1, 110);
@@ -100,17 +101,18 @@ mod tests {
         assert_eq!(held.outcome(), Some(true));
     }
 
-    /// Nodes may change their order: each server's acknowledged token follows it by its id.
+    /// Nodes change their order in the list. What a server acknowledged moves with it, by its id.
     #[test]
     fn what_a_node_acknowledged_goes_where_it_goes() {
         let mut held = held(3, &[1, 2]);
-        // Node 0, which does not have the lock, leaves; 1 and 2 change places, and a fourth node comes first.
+        // Node 0, which does not have the lock, leaves. Nodes 1 and 2 change places, and a fourth node comes first in
+        // the list.
         held.move_to(&[id(3), id(2), id(1), None]);
         assert_eq!([0, 1, 2, 3].map(|place| held.token_at(place)), [None, Some(token(100)), Some(token(100)), None]);
         let (calls, heal) = (held.extend(TTL_MS, at(100).boot), held.heal());
         let asked = [heal, EXTEND(100), EXTEND(100), heal];
         assert_eq!(calls, [0, 1, 2, 3].map(|place| Call::now(place, asked[place])));
-        // Both count at once, because they had acknowledged the token before the move.
+        // Both count in the first round, because they had acknowledged the token before the move.
         held.move_to(&[id(2), id(3), id(1)]);
         held.extend(TTL_MS, at(200).boot);
         yes(&mut held, 0, 2, 210);
@@ -118,7 +120,7 @@ mod tests {
         assert_eq!(held.valid_until(), valid_until(at(200).boot, TTL_MS));
     }
 
-    /// The server has the lock under the second of its names.
+    /// A server has two names, and has the lock under the second. After the move it still counts.
     #[test]
     fn a_server_with_two_names_keeps_what_it_acknowledged() {
         let members =

@@ -1,23 +1,23 @@
-//! Tracks whether a node has converted the grant of a writer that has become a reader.
+//! Tracks for each node whether it has converted the grant to shared, after a writer has become a reader.
 
-/// The pause before repeating the call to a node that did not say whether it converted the grant, in milliseconds.
+/// The pause before a node is asked again that did not say whether it converted the grant, in milliseconds.
 pub(super) const AGAIN_MS: u32 = 100;
 
-/// The progress of a node's conversion.
+/// The progress of the conversion on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Sharing {
-    /// Not converted, as far as known, and not being asked.
+    /// The grant is not converted, as far as known, and the node is not being asked to.
     Not,
-    /// Asked to convert.
+    /// The node was asked to convert the grant.
     Asked,
-    /// Asked, and has granted the lock anew since: its answer may be about the earlier grant.
+    /// The node was asked, and has granted the lock anew since. So its answer may be about the earlier grant.
     AskedBefore,
-    /// Converted: the grant is shared.
+    /// The grant is shared on this node.
     Shares,
 }
 
 impl Sharing {
-    /// Returns the state after the node has granted the lock; `is_new` if the grant is another one.
+    /// Returns the state after the node reported a grant; `is_new` if this is another grant than before.
     pub(super) fn after_grant(self, is_new: bool) -> Self {
         match self {
             Self::Asked if is_new => Self::AskedBefore,
@@ -36,7 +36,8 @@ mod tests {
 
     const TTL_MS: u32 = 1_000;
 
-    /// Returns a lock that nodes 0, 1 and 2 of five hold with token 100, from 0 ms on, and that is shared.
+    /// Returns a lock that nodes 0, 1 and 2 of five hold with token 100 from 0 ms on. Its owner has just become a
+    /// reader.
     fn shared() -> Held {
         let members = (0..5).map(|n| (id(n), (n < 3).then(|| token(100)), false)).collect();
         let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
@@ -74,7 +75,8 @@ mod tests {
         assert!(told(&mut held, 1, Answer::Failed, late).is_empty());
     }
 
-    /// A late grant that was requested by the writer, and a grant that heals a node, are converted too.
+    /// Grants that arrive after the conversion are converted too: a late one that the writer requested, and one that
+    /// heals a node.
     #[test]
     fn a_later_grant_is_shared_too() {
         let mut held = shared();
@@ -89,7 +91,8 @@ mod tests {
         assert!(held.is_shared());
     }
 
-    /// An answer about a lost grant says nothing about the next one.
+    /// A node answers that it converted a grant, which it has lost meanwhile. The answer does not count for its next
+    /// grant.
     #[test]
     fn an_answer_about_the_grant_before_does_not_count() {
         for before in [Answer::No, yes(), Answer::Failed] {
@@ -104,8 +107,8 @@ mod tests {
         }
     }
 
-    /// A node that restarted without its data no longer has the lock. Asked in the next round, it grants the lock to
-    /// the reader.
+    /// A node restarted without its data and no longer has the lock. In the next round it is asked to grant it, and
+    /// then to convert that grant.
     #[test]
     fn a_node_that_lost_it_is_healed_and_told_again() {
         let mut held = shared();
@@ -131,7 +134,7 @@ mod tests {
         }
     }
 
-    /// Two names for one server count once.
+    /// Two names lead to one server: its conversion counts once.
     #[test]
     fn one_server_shares_it_once() {
         let mut held = shared();
@@ -139,7 +142,7 @@ mod tests {
         told(&mut held, 1, yes(), 10);
         assert!(held.on_answer(0, 3, id(0), Ask::Share, yes(), at(10).boot).is_empty());
         assert!(!held.is_shared());
-        // Another server has the name of a node now, and a new grant.
+        // Another server has that node's name now, and has a grant of its own, which is converted too.
         assert_eq!(held.on_answer(0, 2, id(9), Ask::Share, yes(), at(10).boot), [Call::now(2, Ask::Share)]);
         assert!(!held.is_shared());
         held.on_answer(0, 2, id(9), Ask::Share, yes(), at(20).boot);

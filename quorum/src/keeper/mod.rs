@@ -9,7 +9,7 @@
 //!   Resting, Extending ── validity ends, or no majority has the lock ──► Lost
 //! ```
 //!
-//! The machine decides. Its caller sends the calls, wakes it in time and passes its news on. [`Held`] defines one round
+//! The machine only decides. Its caller sends the calls, wakes it in time and passes its news on. [`Held`] defines one round
 //! and its outcome.
 
 #[cfg(test)]
@@ -21,80 +21,79 @@ use crate::jitter::less_up_to;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The number of rounds in a lease: all but the last may fail without loss of the lock.
+/// The number of rounds in a lease: the lock is not lost if all but the last one fail.
 pub const ROUNDS_A_LEASE: u32 = 3;
 
-/// The divisors of the ttl and of the remaining validity: the shorter result is the pause before a failed round is
-/// repeated. So nodes that hang for a moment are asked again in time.
+/// The pause before a failed round is repeated is the ttl divided by the first number, or what is left of validity
+/// divided by the second, if that is shorter. So nodes that hang for a moment are asked again in time.
 const AGAIN: u64 = 10;
 const AGAIN_OF_LEFT: u64 = 4;
 
 /// The shortest pause before a round is repeated, in microseconds.
 const AGAIN_LEAST_US: u64 = 5_000;
 
-/// The divisor of the remaining validity within which the first round begins, so that a lock that was granted late is
-/// extended in time.
+/// The first round begins when this part of validity is over: a half. So a lock that was granted late is extended in
+/// time.
 const FIRST_OF_LEFT: u64 = 2;
 
-/// The largest part of a pause that jitter takes away, in thousandths, so that holders do not all ask at the same
-/// moment.
+/// The largest part of a pause that jitter takes away, in thousandths. So holders do not all ask at the same moment.
 const JITTER_PERMILLE: u64 = 150;
 
-/// The grid on the boot clock at which rounds begin, in microseconds. A process with thousands of locks then does not
-/// wake up for each, and sends rounds of the same moment together. The grid is fine enough that other work does not
-/// have to wait for many rounds at once.
+/// Rounds begin at moments that are multiples of this on the boot clock, in microseconds. So a process with thousands
+/// of locks wakes up for many at once, and sends their calls together. The interval is short enough that other work
+/// need not wait for many rounds.
 const TOGETHER_US: u64 = 10_000;
 
-/// The divisor of a pause for how much earlier a round may begin to be on the grid.
+/// A round begins earlier by at most this part of its pause, an eighth, in order to begin together with others.
 const TOGETHER_OF_PAUSE: u64 = 8;
 
-/// The time within which a process that is able to run notices the end of a lease, in microseconds. If it takes longer,
-/// the process could not run.
+/// If a process that is able to run notices the end of a lease, it does so within this time, in microseconds. If it
+/// takes longer, the process could not run.
 const OVERSLEPT_US: u64 = 100_000;
 
-/// A held lock, and its schedule of extensions.
+/// A held lock, and the plan for its extensions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keeper {
     held: Held,
     auto: Option<Auto>,
-    /// The moment from which the common rounds of its session are counted, if it belongs to a session.
+    /// If the lock belongs to a session: the moment from which the common rounds of the session's locks are counted.
     session: Option<BootTime>,
     is_session_over: bool,
-    /// The beginning of the next automatic round.
+    /// When the next round begins by itself; `None` if none does.
     next: Option<BootTime>,
-    /// True if a caller waits for the outcome of a round.
+    /// True if a caller waits for the outcome of the present round, or of the next.
     is_awaited: bool,
     /// True if a caller waits until a majority has converted the grant to shared.
     is_sharing: bool,
     is_lost: bool,
 }
 
-/// Extension in the background.
+/// The caller's wish that the lock is extended in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Auto {
-    /// The moment after which no round begins automatically.
+    /// The time after which no round begins by itself.
     pub until: BootTime,
-    /// The length of the leases, in milliseconds.
+    /// The length of the leases to ask for, in milliseconds.
     pub ttl_ms: u32,
 }
 
-/// The work that a [`Keeper`]'s caller has to do next.
+/// The next actions for the caller of a [`Keeper`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Calls to send, in the round [`Held::round`].
+    /// Calls to send to nodes; they belong to the round [`Held::round`].
     pub calls: Vec<Call>,
-    /// True if a round of extension began, with these calls.
+    /// True if these calls are a new round of extension.
     pub begins: bool,
-    /// News to pass on.
+    /// Changes of the lock's state, for those who use the lock.
     pub news: Vec<News>,
 }
 
 /// A change in a lock's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The round extended validity.
+    /// The round extended the lock's validity.
     Extended,
-    /// The round can no longer extend validity, which stays as it was.
+    /// The round can no longer extend the lock's validity, which ends when it would have ended.
     NotExtended,
     /// A majority has converted the grant to shared.
     Shared,
@@ -102,7 +101,7 @@ pub enum News {
     Lost {
         /// The reason.
         why: WhyLost,
-        /// True if the caller should release the lock on all nodes, since some may have granted it again. False if
+        /// True if the caller should release the lock on all nodes, because some may have granted it again. False if
         /// another process of the same owner may rely on those grants.
         gives_back: bool,
     },
@@ -113,19 +112,19 @@ pub enum News {
 pub enum WhyLost {
     /// A majority of nodes no longer has it, though its lease had not ended.
     TakenAway,
-    /// The lease ended, and background extension was off.
+    /// The lease ended, and the caller had not asked for extension in the background.
     NotExtended,
-    /// The lease ended, and background extension had reached its end.
+    /// The lease ended, and the extension in the background was to last no longer.
     MaxHold,
-    /// The lease ended while the process could not run.
+    /// The lease ended while the process could not run: it was stopped, or its machine slept.
     Asleep,
     /// The lease ended, since too few nodes extended it in time.
     TooFewNodes,
 }
 
 impl Keeper {
-    /// Begins to keep a lock that was acquired, with background extension if `auto` is given. The locks of one session
-    /// are extended at the same moments, counted from `session`. `random` sets the jitter.
+    /// Begins to keep a lock that was acquired. With `auto` it is extended in the background. If it belongs to a
+    /// session, `session` is the moment from which the session's common rounds are counted. `random` sets the jitter.
     pub fn begin(held: Held, auto: Option<Auto>, session: Option<BootTime>, now: BootTime, random: u64) -> Self {
         let mut keeper = Self {
             held,
@@ -141,27 +140,29 @@ impl Keeper {
         keeper
     }
 
-    /// Returns the lock.
+    /// Returns the lock as the nodes have acknowledged it.
     pub fn held(&self) -> &Held {
         &self.held
     }
 
-    /// Returns the latest moment to call [`Keeper::on_wake`]; `None` if the lock is lost and no call is needed.
+    /// Returns the time by which [`Keeper::on_wake`] has to be called; `None` if the lock is lost and no call is
+    /// needed.
     pub fn wake_at(&self) -> Option<BootTime> {
         let end = self.held.valid_until();
         (!self.is_lost).then(|| self.next.map_or(end, |next| next.min(end)))
     }
 
-    // Orders of the caller.
+    // Below are the orders of the caller.
 
-    /// Extends the lock now, to leases of this length; later news reports the outcome. If a round is in progress, its
-    /// outcome is reported.
+    /// Extends the lock now, to leases of `ttl_ms`. Later news reports the outcome: that of this round, or of the
+    /// present one if a round is in progress.
     pub fn extend(&mut self, ttl_ms: u32, now: BootTime, random: u64) -> Work {
         self.is_awaited = true;
         self.begin_round(ttl_ms, now, random)
     }
 
-    /// Turns background extension on, changes it, or turns it off. A planned round is not postponed.
+    /// Turns extension in the background on, changes it, or turns it off (`None`). A round that is planned already is
+    /// not put off.
     pub fn keep(&mut self, auto: Option<Auto>, now: BootTime, random: u64) -> Work {
         self.auto = auto;
         let planned = self.next;
@@ -174,16 +175,16 @@ impl Keeper {
         self.go_on(vec![], now, random)
     }
 
-    /// Makes the lock's owner a reader; [`News::Shared`] follows.
+    /// Makes the owner a reader. [`News::Shared`] follows when a majority has converted the grant.
     pub fn share(&mut self, now: BootTime, random: u64) -> Work {
         self.is_sharing = true;
         let calls = self.held.share();
         self.go_on(calls, now, random)
     }
 
-    /// Moves to another version of the set, of these servers. A round begins if nodes were added, which should get the
-    /// lock soon, or if the lock is extended in the background. Callers that waited for the interrupted round wait for
-    /// the next one.
+    /// Moves to another version of the set, with the servers `ids`. A round begins at once if nodes were added, so that
+    /// they get the lock soon, or if the lock is extended in the background. Callers that wait for the interrupted
+    /// round then wait for the next one.
     pub fn move_to(&mut self, ids: &[Option<NodeId>], now: BootTime, random: u64) -> Work {
         let shares = self.held.move_to(ids);
         let extends = self.auto.is_some() && !self.is_session_over;
@@ -197,13 +198,13 @@ impl Keeper {
         work
     }
 
-    /// Ends background extension: the session of this lock is over.
+    /// Ends extension in the background, because the session of this lock is over.
     pub fn end_session(&mut self) {
         self.is_session_over = true;
         self.next = None;
     }
 
-    // Events that the caller reports.
+    // Below are the events that the caller reports.
 
     /// Handles the answer of the server `id` to a call of this round.
     pub fn on_answer(
@@ -220,14 +221,14 @@ impl Keeper {
         self.go_on_from(before, calls, now, random)
     }
 
-    /// Notes that the server `id`, at `node`, was asked and does not have `token`.
+    /// Notes that a check of `node`, which is the server `id`, showed that it does not have `token`.
     pub fn on_missing(&mut self, node: usize, id: Option<NodeId>, token: Token, now: BootTime, random: u64) -> Work {
         let before = self.held.outcome();
         let calls = self.held.on_missing(node, id, token, now);
         self.go_on_from(before, calls, now, random)
     }
 
-    /// Handles the passing of time until `now`.
+    /// Lets time pass until `now`: begins a round if one is due, and notices the end of the lease.
     pub fn on_wake(&mut self, now: BootTime, random: u64) -> Work {
         match self.next {
             Some(next) if next <= now => self.begin_round(self.ttl_ms(), now, random),
@@ -235,15 +236,15 @@ impl Keeper {
         }
     }
 
-    // How rounds proceed.
+    // Below: how a round proceeds.
 
     fn begin_round(&mut self, ttl_ms: u32, now: BootTime, random: u64) -> Work {
         if self.is_over(now) {
             return self.go_on(vec![], now, random);
         }
         if self.is_extending() {
-            // The current round ends within the time that a node has to answer. Rounds that are restarted might never
-            // end.
+            // A round is in progress, and ends within the time that a node has to answer. If each planned round
+            // replaced it, none might ever end.
             self.plan(self.again_us(now), now, random);
             return self.go_on(vec![], now, random);
         }
@@ -251,7 +252,7 @@ impl Keeper {
         if ttl_ms >= self.ttl_ms() {
             self.plan_round(BootTime::MAX, now, random);
         }
-        // If too few nodes have the lock to begin with, the round has failed already.
+        // If too few nodes have the lock to begin with, the round has failed already, and the result says so.
         Work { begins: true, ..self.go_on_from(None, calls, now, random) }
     }
 
@@ -264,7 +265,7 @@ impl Keeper {
         self.go_on_from(self.held.outcome(), calls, now, random)
     }
 
-    /// Returns the work that follows; `before` was the round's outcome until now.
+    /// Returns the work that follows from the round's outcome, which was `before` until now.
     fn go_on_from(&mut self, before: Option<bool>, calls: Vec<Call>, now: BootTime, random: u64) -> Work {
         if self.is_lost {
             return Work::default();
@@ -290,15 +291,15 @@ impl Keeper {
         Work { calls, begins: false, news }
     }
 
-    // When rounds begin.
+    // Below: when rounds begin.
 
-    /// Plans a round when none has just begun: part of validity may be over.
+    /// Plans a round when none has just begun. A part of validity may be over already.
     fn plan_first(&mut self, now: BootTime, random: u64) {
         let left_us = self.held.valid_until().us_since(now);
         self.plan_round(now.plus_us(left_us / FIRST_OF_LEFT), now, random);
     }
 
-    /// Plans the next round of a lease, at `latest` or somewhat earlier.
+    /// Plans the next regular round, at `latest` or earlier.
     fn plan_round(&mut self, latest: BootTime, now: BootTime, random: u64) {
         match self.session {
             Some(began) => self.plan_at(next_common(began, now, self.period_us()).min(latest)),
@@ -306,7 +307,7 @@ impl Keeper {
         }
     }
 
-    /// Plans a round in about `pause_us`, never later.
+    /// Plans a round in `pause_us` microseconds or slightly less, never later.
     fn plan(&mut self, pause_us: u64, now: BootTime, random: u64) {
         let pause_us = less_up_to(pause_us, JITTER_PERMILLE, random);
         let together_us = TOGETHER_US.min(pause_us / TOGETHER_OF_PAUSE).max(1);
@@ -319,7 +320,7 @@ impl Keeper {
         self.next = auto.map(|_| at);
     }
 
-    /// Returns the pause after a failed round, in microseconds.
+    /// Returns the pause before a failed round is repeated, in microseconds.
     fn again_us(&self, now: BootTime) -> u64 {
         let left_us = self.held.valid_until().us_since(now);
         (self.ttl_us() / AGAIN).min(left_us / AGAIN_OF_LEFT).max(AGAIN_LEAST_US)
@@ -337,7 +338,7 @@ impl Keeper {
         self.auto.map_or(self.held.ttl_ms(), |auto| auto.ttl_ms)
     }
 
-    // How the lock ends.
+    // Below: how the lock ends.
 
     fn is_over(&self, now: BootTime) -> bool {
         self.is_lost || self.held.is_lost() || now >= self.held.valid_until()
@@ -363,7 +364,7 @@ impl Keeper {
     }
 }
 
-/// Returns the first moment later than `now` on the grid that begins at `began` with steps of `period_us`.
+/// Returns the first moment after `now` that is `began` plus a multiple of `period_us`.
 fn next_common(began: BootTime, now: BootTime, period_us: u64) -> BootTime {
     let period_us = period_us.max(1);
     now.plus_us(period_us - now.us_since(began) % period_us)

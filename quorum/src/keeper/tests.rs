@@ -8,7 +8,7 @@ use crate::fixture::{id, ms, token};
 const TTL_MS: u32 = 3_000;
 const NODES: usize = 5;
 
-/// No jitter, so that a period is exactly a third of a ttl.
+/// A random number that makes no jitter, so that a period is exactly a third of a ttl.
 const EXACT: u64 = 0;
 
 fn auto(until: u64) -> Option<Auto> {
@@ -25,7 +25,7 @@ fn keeper(auto: Option<Auto>) -> Keeper {
     Keeper::begin(held(), auto, None, ms(0), EXACT)
 }
 
-/// Lets `node` answer its call of the latest round at this time, in milliseconds, and returns the news.
+/// Lets `node` answer its call of the latest round at the time `at`, in milliseconds. Returns the news.
 fn answer(keeper: &mut Keeper, node: usize, answer: Answer, at: u64) -> Vec<News> {
     let ask = Ask::Extend { ttl_ms: keeper.held.ttl_ms(), token: token(100) };
     let call = Call { node, ask, after_ms: 0 };
@@ -36,10 +36,10 @@ fn answer_all(keeper: &mut Keeper, what: Answer, at: u64) -> Vec<News> {
     (0..NODES).flat_map(|node| answer(keeper, node, what, at)).collect()
 }
 
-/// The news that a lock was taken away; the caller releases what is left of it.
+/// The news that a lock was taken away, with the order to release what is left of it.
 const TAKEN_AWAY: News = News::Lost { why: WhyLost::TakenAway, gives_back: true };
 
-/// Returns the news that a lock's lease ended: nothing is left to release.
+/// Returns the news that a lock's lease ended for the reason `why`. Nothing is left to release.
 fn lost(why: WhyLost) -> News {
     News::Lost { why, gives_back: false }
 }
@@ -57,7 +57,7 @@ fn a_round_begins_three_times_a_lease_and_again_soon_if_it_failed() {
     assert_eq!((keeper.wake_at(), keeper.held.valid_until()), (Some(ms(2_000)), valid_until(ms(1_000), TTL_MS)));
     keeper.on_wake(ms(2_000), EXACT);
     assert_eq!(answer_all(&mut keeper, Answer::Failed, 2_100), [News::NotExtended], "told once");
-    // A tenth of the ttl, or a quarter of what is left of it if that is less.
+    // The pause is a tenth of the ttl, or a quarter of what is left of it if that is less.
     assert_eq!(keeper.wake_at(), Some(ms(2_400)));
     for (begun, failed, again) in [(2_400, 3_000, 3_240), (3_240, 3_900, 3_917), (3_917, 3_960, 3_965)] {
         assert!(keeper.on_wake(ms(begun), EXACT).begins);
@@ -76,7 +76,7 @@ fn a_round_is_not_begun_while_one_is_under_way() {
         assert_eq!(keeper.on_wake(ms(at), EXACT), Work::default());
         assert_eq!(keeper.wake_at(), Some(ms(next)));
     }
-    // An order during a round waits for that round.
+    // An order during a round starts no other: its caller waits for that round.
     assert_eq!(keeper.extend(9_000, ms(2_250), EXACT), Work::default());
     assert_eq!(answer_all(&mut keeper, YES(), 2_300), [News::Extended]);
     assert!(keeper.extend(9_000, ms(2_310), EXACT).begins);
@@ -112,7 +112,7 @@ fn no_round_begins_after_the_longest_hold_or_the_end_of_its_session() {
     let end = valid_until(ms(0), TTL_MS);
     assert_eq!(keeper.wake_at(), Some(end));
     assert!(!keeper.move_to(&[0, 1, 2].map(id), ms(10), EXACT).begins);
-    // An order is performed although background extension is off.
+    // An order is performed even though extension in the background is off.
     assert!(keeper.extend(TTL_MS, ms(20), EXACT).begins);
     assert_eq!([0, 1].map(|node| answer(&mut keeper, node, Answer::Failed, 30)), [vec![], vec![News::NotExtended]]);
     assert_eq!(keeper.wake_at(), Some(end));
@@ -131,7 +131,8 @@ fn orders_to_keep_it_begin_and_end_the_background_and_put_nothing_off() {
     assert_eq!(keeper.wake_at(), Some(valid_until(ms(0), TTL_MS)));
 }
 
-/// Regression: the first round was planned a third of a lease after the grant, even if nothing was left of a late one.
+/// Regression: the first round was planned a third of a lease after the grant, even if nothing was left of the lease by
+/// then. Now a lock that was granted late is extended in time.
 #[test]
 fn a_lock_that_was_granted_late_is_extended_in_time() {
     for session in [None, Some(ms(2_300))] {
@@ -141,8 +142,8 @@ fn a_lock_that_was_granted_late_is_extended_in_time() {
     }
 }
 
-/// Regression: every order to extend the lock postponed the next background round by a third of the long lease,
-/// although it did not make the lease longer.
+/// Regression: every order to extend the lock put the next background round off by a third of the long lease, although
+/// it did not make the lease longer. Short extensions must not put it off.
 #[test]
 fn short_extensions_by_hand_do_not_put_off_those_in_the_background() {
     let mut keeper = keeper(auto(60_000));
@@ -165,13 +166,14 @@ fn pauses_are_jittered_and_end_together_but_never_later() {
         assert!(next > ms(840) && next <= ms(1_003) && next.as_us().is_multiple_of(TOGETHER_US), "{next:?}");
     }
     assert!(drawn.len() > 10, "{drawn:?}");
-    // A pause that is shorter than the grid is not shortened.
+    // A pause shorter than the common interval is not made shorter.
     let short = Held::new(vec![(id(0), Some(token(100)), false)], token(100), 24, valid_until(ms(0), 24));
     let auto = Some(Auto { until: ms(60_000), ttl_ms: 24 });
     assert_eq!(Keeper::begin(short, auto, None, ms(0), EXACT).next, Some(ms(8)));
 }
 
-/// Locks of different ages in a session are extended at the same moments, and at most a period from now.
+/// Locks of different ages belong to a session. All are extended at the same moments, and each within a period from
+/// now.
 #[test]
 fn all_locks_of_a_session_have_the_same_rounds() {
     for (at, next) in [(0, 1_000), (1, 1_000), (500, 1_000), (999, 1_000), (1_000, 2_000)] {
@@ -206,7 +208,7 @@ fn those_who_wait_for_it_to_be_shared_are_told_once() {
         |keeper: &mut Keeper, call: &Call| keeper.on_answer(0, *call, id(call.node as u128), YES(), ms(20), EXACT).news;
     let news: Vec<_> = calls.iter().flat_map(|call| told(&mut keeper, call)).collect();
     assert_eq!(news, [News::Shared]);
-    // A repeated call has its answer at once.
+    // The lock is shared already, so a repeated order has its news at once.
     assert_eq!(keeper.share(ms(30), EXACT).news, [News::Shared]);
 }
 
@@ -227,7 +229,7 @@ fn why_it_is_lost() {
     ] {
         assert_eq!(keeper.on_wake(at, EXACT).news, [lost(why)]);
     }
-    // Taken away on a majority at once, or on one node after the other.
+    // The lock is taken away on a majority at once, or on one node after the other.
     let mut keeper = extending(60_000);
     let news: Vec<_> = (0..NODES).flat_map(|node| answer(&mut keeper, node, Answer::No, 1_010)).collect();
     assert_eq!(news, [TAKEN_AWAY], "and no word of the round");
@@ -241,7 +243,8 @@ fn why_it_is_lost() {
     }
 }
 
-/// Another process of the same owner may rely on the nodes that still have the lock.
+/// The owner was named by the user, so another process may rely on the nodes that still have the lock. They are not
+/// released.
 #[test]
 fn what_is_left_of_a_lock_that_its_owner_named_stays() {
     let mut held = held();
@@ -256,7 +259,7 @@ fn what_is_left_of_a_lock_that_its_owner_named_stays() {
 }
 
 /// Regression: a check that found the lock missing on a node made a round fail, but no news said so. Callers waited for
-/// that round forever, and it was repeated late.
+/// that round forever, and the round was repeated late.
 #[test]
 fn a_round_that_fails_by_what_is_found_on_a_node_is_told_and_begun_again() {
     let mut keeper = keeper(auto(60_000));

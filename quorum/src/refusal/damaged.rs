@@ -1,20 +1,20 @@
-//! The reasons for which a record is refused.
+//! The reasons why the bytes of a record are refused.
 
 use std::fmt;
 
 /// The reason why bytes are not a valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damaged {
-    /// An unknown version.
+    /// The record has a version that this module does not know.
     Version {
         /// The record's version.
         found: u8,
         /// The latest version that this module reads.
         known: u8,
     },
-    /// A length that differs from the one in the record's head.
+    /// The length of the record differs from the one that its head names.
     Length,
-    /// A field outside the bounds of every lock.
+    /// The named field is outside the bounds that every lock keeps.
     Field(&'static str),
 }
 

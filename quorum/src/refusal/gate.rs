@@ -7,9 +7,9 @@ use crate::values::limits::GATE_KEEP_MAX_MS;
 /// A refusal of LOCK.GATE. The command after COMMAND has not run, and nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateRefusal {
-    /// `FENCED`: a later grant that excludes this one has passed.
+    /// `FENCED`: a later grant, which excludes the one with this token, has passed.
     Fenced {
-        /// The largest token of such a grant.
+        /// The largest token of such a later grant.
         largest: u64,
     },
     /// `NOTHELD`: with HELD, no present grant of the lock has this token in this mode.
@@ -24,17 +24,17 @@ pub enum GateRefusal {
     Keep,
     /// `OOM`: the gate would be a new one, and the server has reached its `maxmemory`.
     OutOfMemory,
-    /// `ERR`: in a MULTI, without COMMAND.
+    /// `ERR`: the request is in a MULTI and has no COMMAND.
     InTransaction,
     /// `ERR`: the server has no such command.
     UnknownCommand,
-    /// `ERR`: the command takes another number of arguments.
+    /// `ERR`: the number of arguments is wrong for the command after COMMAND.
     CommandWords,
-    /// `ERR`: the command has no key.
+    /// `ERR`: the command after COMMAND has no key.
     NoKey,
-    /// `ERR`: the gate is a key of the command.
+    /// `ERR`: the gate itself is a key of the command after COMMAND.
     GateIsKey,
-    /// `ERR`: the command is one of the module's own, other than LOCK.CHECK.
+    /// `ERR`: the command after COMMAND is one of the module's own, other than LOCK.CHECK.
     LockCommand,
     /// `NOPERM`: `lock.gate-commands` does not permit the command.
     CommandForbidden,

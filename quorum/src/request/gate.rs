@@ -1,4 +1,5 @@
-//! The command of a resource in a server with the module: checks a token, and runs what the token protects.
+//! LOCK.GATE, the command for a resource in a server with the module: checks a token, and runs the command that the
+//! token protects.
 
 use super::words::{Count, Milliseconds};
 use crate::floors::Kind;
@@ -26,7 +27,7 @@ command! {
     }
 }
 
-/// A command with its arguments. Only its name is read here.
+/// The protected command with its arguments. LOCK.GATE reads only its name.
 struct Rest<'a>(#[allow(dead_code)] &'a [u8]);
 
 impl<'a> Value<'a> for Rest<'a> {
@@ -37,12 +38,12 @@ impl<'a> Value<'a> for Rest<'a> {
     }
 }
 
-/// LOCK.GATE: lets a token pass.
+/// LOCK.GATE: lets a token pass, or refuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
     /// The token of the grant.
     pub token: Token,
-    /// The kind of the grant.
+    /// The kind of the token's grant: exclusive, shared, or a permit number.
     pub kind: Kind,
     /// The memory by which the gate decides.
     pub memory: GateMemory,
@@ -53,10 +54,10 @@ pub struct Gate {
 /// The memory by which a gate decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateMemory {
-    /// The tokens that have passed. If a time in milliseconds is given, they are forgotten that long after the last one
-    /// passed.
+    /// The tokens that have passed. With a time in milliseconds (KEEP), the gate forgets them that long after a token
+    /// passed last.
     Tokens(Option<u64>),
-    /// The lock in the key: HELD.
+    /// Nothing: with HELD it reads the lock in its key.
     Lock,
 }
 
@@ -64,8 +65,8 @@ impl Gate {
     /// The description of the command.
     pub const SPEC: Spec = GateWords::SPEC;
 
-    /// Returns the index of the protected command's name among the words after the key: after the first COMMAND that is
-    /// not the token.
+    /// Returns the index of the protected command's name among the words after the key. It follows the first word
+    /// COMMAND, except where that is in the token's place.
     pub fn command_in<'w>(words: impl Iterator<Item = &'w [u8]>) -> Option<usize> {
         let place = words.skip(1).position(|word| word.eq_ignore_ascii_case(b"COMMAND"));
         place.map(|place| place + 2)
@@ -119,7 +120,7 @@ mod tests {
             ("7 KEEP 31622400000 PERMIT 65535", gate(Kind::Permit(65_535), tokens(Some(31_622_400_000)), None)),
             ("7 HELD command SET a COMMAND KEEP", gate(Kind::Exclusive, GateMemory::Lock, Some(3))),
             ("7 COMMAND COMMAND COMMAND x", gate(Kind::Exclusive, tokens(None), Some(2))),
-            // The words after the protected command's name are not options of the gate.
+            // What follows the protected command's name is not an option of the gate.
             ("7 SHARED COMMAND GET SHARED", gate(Kind::Shared, tokens(None), Some(3))),
         ];
         for (line, gate) in cases {

@@ -37,7 +37,7 @@ pub struct Acquire<'a> {
     pub owner: Owner<'a>,
     /// The length of the lease, from the grant on.
     pub ttl: Ttl,
-    /// The mode.
+    /// The mode in which the owner wants the lock.
     pub wanted: Wanted,
     /// True if the request may be a repetition: then an existing grant of this owner is the answer.
     pub retry: bool,
@@ -45,31 +45,31 @@ pub struct Acquire<'a> {
     pub fence: Option<Token>,
     /// A note for people.
     pub note: Note<'a>,
-    /// The longest wait in the queue.
+    /// The longest time to wait in the queue.
     pub patience: Patience,
     /// The number of callers that wait behind this request in its client.
     pub behind: Behind,
 }
 
-/// A LOCK.ACQUIRE as it was sent.
+/// A LOCK.ACQUIRE as the client sent it: the request, and the form of its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedAcquire<'a> {
-    /// The request.
+    /// The request for the lock itself.
     pub request: Acquire<'a>,
-    /// The form of a grant's answer.
+    /// The form of the answer to a grant.
     pub form: Form,
     /// The time for which the lease is kept alive; [`Ttl::keep`] has its bounds.
     pub keepalive: Option<Milliseconds>,
 }
 
-/// The form of a grant's answer.
+/// The form of the answer to a grant, which depends on the options of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The token alone.
+    /// An integer: the token.
     Token,
-    /// The token, and the time waited.
+    /// The token, and the time waited: with WAIT.
     TokenAndWait,
-    /// The token, the time waited, and the permit number.
+    /// The token, the time waited, and the permit number: with LIMIT.
     Permit,
 }
 
@@ -77,8 +77,8 @@ impl<'a> Acquire<'a> {
     /// The description of the command.
     pub const SPEC: Spec = AcquireWords::SPEC;
 
-    /// Parses the words after the key. The answer will include the time waited if the request names a time to wait, and
-    /// a permit number if it asks for a permit.
+    /// Parses the words after the key. With WAIT the answer will include the time waited, and with LIMIT the permit
+    /// number too.
     #[inline(always)]
     pub fn read(words: impl Iterator<Item = &'a [u8]>, bounds: Bounds) -> Result<AskedAcquire<'a>, Refusal> {
         let AcquireWords { owner, ttl, shared, limit, permit, keepalive, wait, behind, fence, retry, note } =
@@ -104,10 +104,10 @@ command! {
               if this owner does not hold the lock.",
     flags: "write fast",
     key: Some(KeyAccess::Delete),
-    /// LOCK.RELEASE: gives back one hold, or all down to a level.
+    /// LOCK.RELEASE: gives back one hold, or all above a level.
     #[derive(Clone, Copy, Debug)]
     pub struct Release<'a> {
-        /// The holder.
+        /// The owner that holds the lock.
         owner: Owner<'a>,
         [LEVEL n as level]
         /// Release down to `level - 1` holds; one hold if absent.
@@ -127,7 +127,7 @@ command! {
     /// LOCK.EXTEND: moves the deadline further away.
     #[derive(Clone, Copy, Debug)]
     pub struct Extend<'a> {
-        /// The holder.
+        /// The owner that holds the lock.
         owner: Owner<'a>,
         /// The least length of the lease from now.
         ttl: Ttl,
@@ -146,13 +146,13 @@ command! {
     /// LOCK.REENTER: adds one hold.
     #[derive(Clone, Copy, Debug)]
     pub struct Reenter<'a> {
-        /// The holder.
+        /// The owner that holds the lock.
         owner: Owner<'a>,
         [LEVEL n as level]
-        /// The least number of holds afterwards; one more hold if absent.
+        /// The least number of holds afterwards. Without it, one more hold than before.
         level: Level,
         [TTL ms as ttl]
-        /// The least length of the lease from now, if it is also extended.
+        /// Also extends the lease, to at least this length from now.
         ttl: Ttl,
         [ADOPT]
         /// Another process of this owner continues the grant.
@@ -169,7 +169,7 @@ command! {
     /// LOCK.CONVERT: changes the grant's mode.
     #[derive(Clone, Copy, Debug)]
     pub struct Convert<'a> {
-        /// The holder.
+        /// The owner that holds the lock.
         owner: Owner<'a>,
         /// The new mode.
         to as mode: Conversion,
@@ -183,18 +183,18 @@ command! {
     name: "LOCK.NOTE",
     summary: "Replaces the note of a grant; with SEQ only if that is larger than the last sequence number. Returns \
               the note's sequence number; Null if this owner does not hold the lock.",
-    // Refused above `maxmemory`, because the new note may be longer than the last one.
+    // The server refuses this command above `maxmemory`, because the new note may be longer than the last one.
     flags: "write fast deny-oom",
     key: Some(KeyAccess::Update),
     /// LOCK.NOTE: replaces the note.
     #[derive(Clone, Copy, Debug)]
     pub struct Annotate<'a> {
-        /// The holder.
+        /// The owner that holds the lock.
         owner: Owner<'a>,
         /// The new note.
         note as text: Note<'a>,
         [SEQ n]
-        /// The note's sequence number; one more than the last one if absent.
+        /// The note's sequence number. Without it, one more than the last one's.
         sequence: NoteSequence,
         [TOKEN t as token]
         /// Replace only if the grant has this token.
@@ -208,10 +208,10 @@ command! {
               lock. For clients that lock on several nodes.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
-    /// LOCK.FENCE: raises the token.
+    /// LOCK.FENCE: raises the token of a grant.
     #[derive(Clone, Copy, Debug)]
     pub struct Fence<'a> {
-        /// The holder.
+        /// The owner that holds the lock.
         owner: Owner<'a>,
         /// The least token afterwards.
         token: Token,

@@ -14,10 +14,10 @@ command! {
               resource that the lock protects.",
     flags: "readonly fast",
     key: Some(KeyAccess::Read),
-    /// LOCK.CHECK: checks whether a token is the current grant's.
+    /// LOCK.CHECK: shows whether a grant has exactly this token now.
     #[derive(Clone, Copy, Debug)]
     pub struct Check {
-        /// The token.
+        /// The token that the resource received.
         token: Token,
     }
 }
@@ -54,12 +54,12 @@ command! {
     }
 }
 
-/// LOCK.WATCH: answers when the lock is not in the state that the caller knows.
+/// LOCK.WATCH: answers when the lock is no longer in the state that the caller knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
     /// The state that the caller knows.
     pub known: Known,
-    /// The longest wait for another state.
+    /// The longest time to wait for another state.
     pub patience: Patience,
 }
 
@@ -68,8 +68,8 @@ pub struct Watch {
 pub enum Known {
     /// The lock is free.
     Free,
-    /// A lock with a grant that has this token. Its notes are known up to this sequence number; `None` if notes do not
-    /// matter.
+    /// The lock has a grant with this token. The caller knows its notes up to this sequence number; `None` if notes do
+    /// not matter to it.
     Grant(Token, Option<NoteSequence>),
 }
 
@@ -82,7 +82,8 @@ impl Watch {
         let WatchWords { ms: patience, token, seq } = WatchWords::read(words, bounds)?;
         let known = match (token, seq) {
             (Some(KnownToken(Some(token))), seq) => Known::Grant(token, seq),
-            // Callers send back both numbers of the answer, which has a sequence number for a free lock too.
+            // In the answer for a free lock, the token is 0 and a sequence number follows. Callers send both back, so
+            // the second one may be there.
             (Some(KnownToken(None)), _) | (None, None) => Known::Free,
             (None, Some(_)) => return Err(Refusal::Needs { option: "SEQ", needs: "TOKEN" }),
         };
@@ -96,7 +97,7 @@ command! {
               the permit, 1 without LIMIT; 0 if the time is up. Grants nothing. For clients that lock on several \
               nodes.",
     flags: "readonly fast blocking",
-    // The command changes no key, but keeps a free lock from others, so it needs the permission to write the key.
+    // LOCK.WAIT changes no key, but can reserve a free lock for its owner. So it needs the permission to write the key.
     key: Some(KeyAccess::Update),
     struct WaitWords<'a> {
         owner: Owner<'a>,
@@ -118,9 +119,9 @@ pub struct Wait<'a> {
     pub owner: Owner<'a>,
     /// The mode in which the owner would acquire.
     pub wanted: Wanted,
-    /// The longest wait in the queue.
+    /// The longest time to wait in the queue.
     pub patience: Patience,
-    /// The requested place in the queue.
+    /// The place in the queue that the request asks for: smaller tickets come first.
     pub ticket: Option<Ticket>,
     /// A note for people.
     pub note: Note<'a>,
@@ -128,12 +129,12 @@ pub struct Wait<'a> {
     pub behind: Behind,
 }
 
-/// A LOCK.WAIT as it was sent.
+/// A LOCK.WAIT as the client sent it: the request, and who receives its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedWait<'a> {
-    /// The request.
+    /// The request for a turn itself.
     pub request: Wait<'a>,
-    /// The listener that receives the answer.
+    /// The listener that receives the answer; `None` if this connection waits for it.
     pub heard: Option<ListenerName<'a>>,
 }
 
@@ -158,12 +159,12 @@ command! {
               or the first that comes in time; an empty list if none does. For clients that wait for many locks.",
     flags: "fast blocking",
     key: None,
-    /// LOCK.HEAR: receives the answers to waiting requests.
+    /// LOCK.HEAR: makes the connection a listener, and returns answers to waiting requests of other connections.
     #[derive(Clone, Copy, Debug)]
     pub struct Hear<'a> {
         /// The name of the listener.
         name: ListenerName<'a>,
-        /// The longest wait for an answer.
+        /// The longest time to wait for an answer.
         patience as ms: Patience,
     }
 }

@@ -1,7 +1,7 @@
-//! The requests of clients to a node. Each command is declared once, with the [`grammar`](crate::grammar), together
-//! with its validated request.
+//! The requests of clients to a node, with all values checked. Each command is declared once, with the
+//! [`grammar`](crate::grammar), together with its request.
 //!
-//! A node's module and an agent parse words into requests here; the engine, simulation and models work with the
+//! A node's module and an agent parse words into requests here. The engine, the simulation and the models work with the
 //! requests.
 
 mod gate;

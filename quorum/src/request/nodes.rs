@@ -12,7 +12,7 @@ command! {
     summary: "Shows who this node is and whether it serves: identity, incarnation, guard, bounds, role, clock.",
     flags: "fast allow-stale",
     key: None,
-    /// LOCK.NODE: describes this node, and says whether it serves.
+    /// LOCK.NODE: shows this node's identity, and whether it grants locks.
     #[derive(Clone, Copy, Debug)]
     pub struct Node {}
 }
@@ -27,7 +27,7 @@ command! {
     #[derive(Clone, Copy, Debug)]
     pub struct Members {
         [JOIN version]
-        /// The version that the client works with.
+        /// The version of the set that the client uses. The node then checks it with each request over this connection.
         join: MembersVersion,
     }
 }
@@ -41,22 +41,22 @@ command! {
     /// LOCK.SETMEMBERS: one step of a change of the set of nodes.
     #[derive(Clone, Debug)]
     pub struct SetMembers {
-        /// The version to decide, or the decided one.
+        /// The version that is to be decided, or was.
         version: MembersVersion,
         [PROMISE ballot]
-        /// Asks the node to promise to take part in no attempt with a smaller ballot.
+        /// Asks the node to promise that it ignores attempts with smaller ballots.
         promise: Ballot,
         [ACCEPT ballot]
-        /// Asks the node to accept the list `members` in this ballot.
+        /// Asks the node to accept the list `members` in the attempt with this ballot.
         accept: Ballot,
         [DECIDED]
-        /// Announces that the list `members` is decided.
+        /// Tells the node that the list `members` is decided.
         decided,
         [MEMBERS members]
         /// The nodes of the version.
         members: Vec<Member>,
         [FLOOR token]
-        /// The highest token of earlier versions: the node issues larger ones only.
+        /// The highest token that clients of earlier versions may have. The node issues only larger ones.
         floor: TokenFloor,
     }
 }
@@ -71,7 +71,7 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// The description of the command. Only one of its options can be given.
+    /// The description of the command. At most one of its options can be given.
     pub const SPEC: Spec = Spec {
         name: "LOCK.GUARD",
         summary: "Returns how many milliseconds the node still refuses to grant; LIFT ends that, ARM begins it. For \
@@ -84,7 +84,7 @@ impl Guard {
         ],
     };
 
-    /// Parses the words after the name; `None` if there are none.
+    /// Parses the words after the command's name; `None` if there are none, so that the guard is only shown.
     pub fn read<'w>(words: impl Iterator<Item = &'w [u8]>, bounds: Bounds) -> Result<Option<Self>, Refusal> {
         const UNKNOWN: Refusal = Refusal::UnknownOption { known: "LIFT or ARM ms" };
         let mut words = Words::new(words, bounds);
@@ -108,7 +108,7 @@ command! {
     #[derive(Clone, Copy, Debug)]
     pub struct Floor {
         [RAISE token]
-        /// The new floor, if it is higher.
+        /// The new floor. The floor stays if this one is not higher.
         raise: TokenFloor,
     }
 }
@@ -129,7 +129,7 @@ command! {
         /// The number of entries to list.
         count: ListedEntries,
         [RESET]
-        /// Clears the log instead.
+        /// Removes all entries instead of listing them.
         reset,
     }
 }
@@ -147,7 +147,7 @@ command! {
         /// The number of keys to list.
         count: ListedEntries,
         [RESET]
-        /// Restarts the counts.
+        /// Begins to count from zero again.
         reset,
     }
 }

@@ -1,4 +1,4 @@
-//! The values in requests, each within its bounds.
+//! The values in requests. Each type keeps its value within its bounds.
 
 use crate::refusal::Refusal;
 use crate::values::limits::{
@@ -9,74 +9,74 @@ use crate::values::limits::{
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
 
-/// The owner that sends a request: 1 to 256 bytes of any value, unique to one acquisition.
+/// The owner in whose name a request comes: 1 to 256 bytes of any value, unique to one acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a>(&'a [u8]);
 
 impl<'a> Owner<'a> {
-    /// Creates an owner from these bytes.
+    /// Creates an owner from these bytes. Refuses an empty or too long one.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if bytes.is_empty() || bytes.len() > OWNER_BYTES_MAX { Err(Refusal::OwnerLength) } else { Ok(Self(bytes)) }
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the owner.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
-/// The name of a listener: [`LISTENER_NAME_BYTES`] bytes of any value. The client draws it at random, so a request that
-/// is sent to another server than the one of its listener is refused there: no such name exists.
+/// The name of a listener: [`LISTENER_NAME_BYTES`] bytes of any value. Clients draw it at random. So if a request
+/// reaches another server than its listener, it is refused there: no such name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerName<'a>(&'a [u8]);
 
 impl<'a> ListenerName<'a> {
-    /// Creates a name from these bytes.
+    /// Creates a listener's name from these bytes. Refuses a wrong length.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if LISTENER_NAME_BYTES.contains(&bytes.len()) { Ok(Self(bytes)) } else { Err(Refusal::ListenerName) }
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the name.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
-/// A note for people: at most 1 KiB of any bytes; empty means none.
+/// A note for people: at most 1 KiB of any bytes. An empty note is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Note<'a>(&'a [u8]);
 
 impl<'a> Note<'a> {
-    /// Creates a note from these bytes.
+    /// Creates a note from these bytes. Refuses a note that is too long.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if bytes.len() > NOTE_BYTES_MAX { Err(Refusal::NoteLength { argument: "text" }) } else { Ok(Self(bytes)) }
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the note.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
-/// The sequence number of a grant's note: 0 for the one given with the grant, larger for each later one.
+/// The sequence number of a grant's note: 0 for the note that came with the grant, larger for each later one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NoteSequence(u64);
 
 impl NoteSequence {
-    /// The number of a note that came with its grant.
+    /// The sequence number of the note that came with its grant.
     pub const FIRST: NoteSequence = NoteSequence(0);
 
-    /// Creates this number, from 0 to [`NOTE_SEQUENCE_MAX`].
+    /// Creates a sequence number from 0 to [`NOTE_SEQUENCE_MAX`]. `None` stands for a word that is not a number.
     pub fn new(number: Option<u64>) -> Result<Self, Refusal> {
         number.filter(|&number| number <= NOTE_SEQUENCE_MAX).map(Self).ok_or(Refusal::NoteSequence)
     }
 
-    /// Returns the number.
+    /// Returns the sequence number as an integer.
     pub fn get(self) -> u64 {
         self.0
     }
 
-    /// Returns the next number, if there is one.
+    /// Returns the next sequence number. Refuses if this is the largest.
     pub fn next(self) -> Result<Self, Refusal> {
         Self::new(self.0.checked_add(1)).map_err(|_| Refusal::NotesExhausted)
     }
@@ -95,14 +95,14 @@ impl Ttl {
         }
     }
 
-    /// Returns the milliseconds.
+    /// Returns the length in milliseconds.
     pub fn ms(self) -> u32 {
         self.0
     }
 
-    /// Checks the time in KEEPALIVE for a lease of this length: `ms` milliseconds, from the ttl to
-    /// [`KEEPALIVE_MAX_MS`], if the ttl is at least [`KEEPALIVE_TTL_MIN_MS`]. `None` stands for a word that is not a
-    /// number.
+    /// Checks the time of a KEEPALIVE for a lease of this length, and returns it in milliseconds. It may be from the
+    /// ttl to [`KEEPALIVE_MAX_MS`], and the ttl must be at least [`KEEPALIVE_TTL_MIN_MS`]. `None` stands for a word
+    /// that is not a number.
     pub fn keep(self, ms: Option<u64>) -> Result<u32, Refusal> {
         let ms = ms.and_then(|ms| u32::try_from(ms).ok());
         let ms = ms.filter(|ms| (self.0..=KEEPALIVE_MAX_MS).contains(ms) && self.0 >= KEEPALIVE_TTL_MIN_MS);
@@ -110,12 +110,12 @@ impl Ttl {
     }
 }
 
-/// The number of holds in a request, from 1 to [`HOLDS_MAX`].
+/// The number of holds that a request names, from 1 to [`HOLDS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level(u32);
 
 impl Level {
-    /// Creates this number of holds. `None` stands for a word that is no number.
+    /// Creates a number of holds. `None` stands for a word that is not a number.
     pub fn new(holds: Option<u64>) -> Result<Self, Refusal> {
         match holds.and_then(|holds| u32::try_from(holds).ok()) {
             Some(holds) if (1..=HOLDS_MAX).contains(&holds) => Ok(Self(holds)),
@@ -123,7 +123,7 @@ impl Level {
         }
     }
 
-    /// Returns the number.
+    /// Returns the number of holds.
     pub fn holds(self) -> u32 {
         self.0
     }
@@ -134,10 +134,10 @@ impl Level {
 pub struct Patience(u32);
 
 impl Patience {
-    /// No wait: the answer comes at once.
+    /// No time to wait: the answer comes at once.
     pub const NONE: Patience = Patience(0);
 
-    /// Creates a patience of `ms` milliseconds. `None` stands for a word that is not a number.
+    /// Creates a time to wait of `ms` milliseconds. `None` stands for a word that is not a number.
     pub fn new(ms: Option<u64>) -> Result<Self, Refusal> {
         match ms.and_then(|ms| u32::try_from(ms).ok()) {
             Some(ms) if ms <= WAIT_MAX_MS => Ok(Self(ms)),
@@ -145,49 +145,49 @@ impl Patience {
         }
     }
 
-    /// Returns the milliseconds.
+    /// Returns the time in milliseconds; 0 if the request does not wait.
     pub fn ms(self) -> u32 {
         self.0
     }
 }
 
-/// A requested place in the queue; smaller tickets come first. Every node of a quorum receives the same number, so that
-/// all serve in one order.
+/// The place in the queue that a request asks for: smaller tickets come first. A client sends the same ticket to every
+/// node of a quorum, so that all serve in one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
 impl Ticket {
-    /// Creates this ticket, from 0 to [`TICKET_MAX`].
+    /// Creates a ticket from 0 to [`TICKET_MAX`]. `None` stands for a word that is not a number.
     pub fn new(number: Option<u64>) -> Result<Self, Refusal> {
         number.filter(|&number| number <= TICKET_MAX).map(Self).ok_or(Refusal::Ticket)
     }
 
-    /// Returns the number.
+    /// Returns the ticket as an integer.
     pub fn get(self) -> u64 {
         self.0
     }
 }
 
 /// The number of callers that wait behind a request in its client, which sends one request for all of them: from 0 to
-/// [`BEHIND_MAX`]. For people.
+/// [`BEHIND_MAX`]. It is shown to people; no rule reads it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behind(u32);
 
 impl Behind {
-    /// Creates this number.
+    /// Creates a number of callers. `None` stands for a word that is not a number.
     pub fn new(number: Option<u64>) -> Result<Self, Refusal> {
         let number = number.and_then(|number| u32::try_from(number).ok());
         number.filter(|&number| number <= BEHIND_MAX).map(Self).ok_or(Refusal::Behind)
     }
 
-    /// Returns the number.
+    /// Returns the number of callers.
     pub fn get(self) -> u32 {
         self.0
     }
 }
 
-/// Creates the mode for one of `limit` permits, with this `number` if it is given. A permit with a limit of 1 is an
-/// exclusive lock. Zero stands for a word that is not a number.
+/// Creates the mode for one of `limit` permits, and for a certain one if `number` is given. With a limit of 1 that is
+/// an exclusive lock. Zero stands for a word that is not a number.
 pub fn permit(limit: u64, number: Option<u64>) -> Result<Wanted, Refusal> {
     let limit = u16::try_from(limit).ok().filter(|&limit| limit > 0).ok_or(Refusal::Limit)?;
     let number = number.map(|number| u16::try_from(number).ok().filter(|number| (1..=limit).contains(number)));
@@ -198,34 +198,34 @@ pub fn permit(limit: u64, number: Option<u64>) -> Result<Wanted, Refusal> {
     }
 }
 
-/// The number of waiters that a list shows, from 1 to [`LISTED_WAITERS_MAX`].
+/// The number of waiters to list, from 1 to [`LISTED_WAITERS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedWaiters(pub usize);
 
 impl ListedWaiters {
-    /// Creates this number.
+    /// Creates a number of waiters to list. `None` stands for a word that is not a number.
     pub fn new(count: Option<u64>) -> Result<Self, Refusal> {
         listed(count, LISTED_WAITERS_MAX).map(Self).ok_or(Refusal::ListedWaiters)
     }
 }
 
-/// The number of holders that a list shows, from 1 to [`LISTED_HOLDERS_MAX`].
+/// The number of holders to list, from 1 to [`LISTED_HOLDERS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedHolders(pub usize);
 
 impl ListedHolders {
-    /// Creates this number.
+    /// Creates a number of holders to list. `None` stands for a word that is not a number.
     pub fn new(count: Option<u64>) -> Result<Self, Refusal> {
         listed(count, LISTED_HOLDERS_MAX).map(Self).ok_or(Refusal::ListedHolders)
     }
 }
 
-/// The number of log entries that a list shows, from 1 to [`LOG_LEN_LIMIT`].
+/// The number of log entries or keys to list, from 1 to [`LOG_LEN_LIMIT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedEntries(pub usize);
 
 impl ListedEntries {
-    /// Creates this number.
+    /// Creates a number of entries to list. `None` stands for a word that is not a number.
     pub fn new(count: Option<u64>) -> Result<Self, Refusal> {
         listed(count, LOG_LEN_LIMIT as usize).map(Self).ok_or(Refusal::ListedEntries)
     }
@@ -235,48 +235,48 @@ fn listed(count: Option<u64>, max: usize) -> Option<usize> {
     count.and_then(|count| usize::try_from(count).ok()).filter(|count| (1..=max).contains(count))
 }
 
-/// A floor for tokens set by an operator, from 1 to [`FLOOR_MAX`].
+/// A floor for tokens that an operator sets, from 1 to [`FLOOR_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenFloor(pub Token);
 
 impl TokenFloor {
-    /// Creates this floor.
+    /// Creates a floor. `None` stands for a word that is not a number.
     pub fn new(token: Option<u64>) -> Result<Self, Refusal> {
         let token = token.filter(|&token| token <= FLOOR_MAX).and_then(Token::new);
         token.map(Self).ok_or(Refusal::Floor { option: "RAISE" })
     }
 }
 
-/// The length of a guard armed by an operator, in milliseconds, from 1 to [`GUARD_LIMIT_MS`].
+/// The length of a guard that an operator arms, in milliseconds, from 1 to [`GUARD_LIMIT_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardMs(pub u32);
 
 impl GuardMs {
-    /// Creates a length of `ms` milliseconds.
+    /// Creates a length of `ms` milliseconds. `None` stands for a word that is not a number.
     pub fn new(ms: Option<u64>) -> Result<Self, Refusal> {
         let ms = ms.and_then(|ms| u32::try_from(ms).ok());
         ms.filter(|ms| (1..=GUARD_LIMIT_MS).contains(ms)).map(Self).ok_or(Refusal::GuardLength)
     }
 }
 
-/// A version of the set of nodes, from 0 to [`MEMBERS_VERSION_MAX`].
+/// The number of a version of the set of nodes, from 0 to [`MEMBERS_VERSION_MAX`]; 0 stands for no set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MembersVersion(pub u64);
 
 impl MembersVersion {
-    /// Creates this version.
+    /// Creates the number of a version. `None` stands for a word that is not a number.
     pub fn new(version: Option<u64>) -> Result<Self, Refusal> {
         let version = version.filter(|&version| version <= MEMBERS_VERSION_MAX);
         version.map(Self).ok_or(Refusal::MembersVersion { argument: "version" })
     }
 }
 
-/// A mode that a grant can be converted to.
+/// The mode to which LOCK.CONVERT converts a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conversion {
-    /// Others may join.
+    /// Shared: other readers may join.
     Shared,
-    /// No other owner holds the lock.
+    /// Exclusive: no other owner holds the lock.
     Exclusive,
 }
 

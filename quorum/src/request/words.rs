@@ -1,4 +1,4 @@
-//! Parses values from words.
+//! Parses the values of requests from words.
 
 use super::values::{
     Behind, Conversion, GuardMs, Level, ListedEntries, ListedHolders, ListedWaiters, ListenerName, MembersVersion,
@@ -60,7 +60,7 @@ impl Value<'_> for Token {
     }
 }
 
-/// The token of the known grant, or `None` if the lock is free, written as 0.
+/// The token that a watcher knows, or `None` if it knows the lock as free, written as 0.
 pub(super) struct KnownToken(pub(super) Option<Token>);
 
 impl Value<'_> for KnownToken {
@@ -87,8 +87,7 @@ impl Value<'_> for Conversion {
     }
 }
 
-/// A number that has a meaning only together with another option: a limit of permits, or a permit number. 0 if the word
-/// is not an integer.
+/// The number in LIMIT or PERMIT, which has a meaning only together with the mode. 0 if the word is not an integer.
 pub(super) struct Count(pub(super) u64);
 
 impl Value<'_> for Count {
@@ -99,7 +98,7 @@ impl Value<'_> for Count {
     }
 }
 
-/// A time whose bounds depend on another one; `None` if the word is not an integer.
+/// A time whose bounds depend on another value, and which is checked later. `None` if the word is not an integer.
 #[derive(Clone, Copy, Debug)]
 pub struct Milliseconds(pub Option<u64>);
 
@@ -128,7 +127,7 @@ impl Value<'_> for Ballot {
     }
 }
 
-/// Returns the mode that a request's options name.
+/// Returns the mode that the options of a request name: SHARED, LIMIT and PERMIT, or none of them.
 pub(super) fn wanted(shared: bool, limit: Option<Count>, number: Option<Count>) -> Result<Wanted, Refusal> {
     match (shared, limit, number) {
         (true, Some(_), _) => Err(Refusal::Excludes { options: "SHARED and LIMIT" }),

@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// Handles the first answer to a request, or its time-out.
+    /// Handles the first answer to the request `request`, or the end of the time for it (`None`).
     pub(super) fn heard(&mut self, name: usize, request: u64, answer: Option<(NodeId, Answer)>) {
         if let Some((owner, token)) = self.looks.remove(&request) {
             return self.looked(owner, name, token, answer);
@@ -69,7 +69,7 @@ impl World {
                 Progress::Goes(calls) => {
                     let raises = calls.iter().any(|call| matches!(call.ask, Ask::Fence { .. }));
                     if let (Some(Wrong::NoSecondRound), true, Answer::Token(token)) = (wrong, raises, answer) {
-                        // Continues as if all nodes had given this answer.
+                        // This fault makes the client go on as if all nodes had given this answer.
                         for other in 0..self.names.len() {
                             let id = Some(NodeId(1_000 + other as u128));
                             if let Progress::Held(held) = machine.on_answer(other, id, ask, Answer::Token(token), now) {
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Asks a node whether it still has the token that it acknowledged.
+    /// Asks a node, for a client that holds the lock, whether it still has the token that it acknowledged.
     pub(super) fn look_at(&mut self, owner: Owner, name: usize) {
         let Some(token) = self.held(owner).and_then(|held| held.token_at(name)) else { return };
         let request = self.agenda.number();
@@ -115,7 +115,8 @@ impl World {
         }
     }
 
-    /// Makes another process of the same owner ask nodes to raise their tokens; that process receives the answers.
+    /// Lets another process of the same owner ask nodes to raise their tokens. That process receives the answers, not
+    /// this one.
     pub(super) fn raise_elsewhere(&mut self, owner: Owner) {
         let above = self.agenda.below(1_000);
         let Some(token) = self.held(owner).and_then(|held| Token::new(held.token().get() + above)) else { return };

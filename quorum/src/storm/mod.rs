@@ -1,8 +1,8 @@
 //! Runs the state machines in all modes while clocks drift, messages are late, lost and repeated, and nodes restart.
-//! Checks that no two owners rely on locks that exclude each other, and that tokens are in order.
+//! Checks that no two owners rely on locks that exclude each other, and that later holders have larger tokens.
 //!
 //! The simulated nodes are simplified: one key, leases on a clock of their own, a guard after a restart without data.
-//! The tests of the real nodes show that real nodes keep the same rules.
+//! Other tests show that real nodes keep the same rules.
 
 mod messages;
 pub(super) mod node;
@@ -18,12 +18,12 @@ use crate::values::mode::{Mode, Permit};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The time that a client gives a node to answer, in microseconds.
+/// The time for which a client waits for a node's answer, in microseconds.
 const GIVEN_US: u64 = 100_000;
-/// The longest delay of a message: long enough for it to arrive after a lease has ended.
+/// The longest delay of a message, in microseconds. A message can arrive after a lease has ended.
 const LATE_US: u64 = 2 * TTL_US;
 const CLIENTS: usize = 4;
-/// The length of a run, in microseconds.
+/// The length of a run, in microseconds of simulated time.
 const END_US: u64 = 20_000_000;
 
 enum Stage {
@@ -34,18 +34,19 @@ enum Stage {
         mode: Mode,
         ends: u64,
     },
-    /// The process that acquired the lock, or was about to, is gone. Another process reads the nodes' state.
+    /// The process that acquired the lock, or was about to, is gone. Another process of its owner asks the nodes for
+    /// the grants.
     Looking {
         start: BootTime,
         seen: Vec<Option<(NodeId, Option<OwnGrant>)>>,
         told: OwnerView,
     },
-    /// The process raises the tokens that it found.
+    /// The other process raises the tokens that it found.
     Raising {
         machine: Acquire,
         told: OwnerView,
     },
-    /// The lock is being adopted; this many nodes have confirmed it.
+    /// The other process marks the grants as adopted; this many nodes have confirmed it.
     Adopting {
         held: Held,
         adopted: usize,
@@ -53,7 +54,7 @@ enum Stage {
     },
 }
 
-/// The owner's knowledge of a lock whose process is gone: the end of its validity, and its token.
+/// The earlier process's knowledge of its lock: the end of its validity, and its token.
 #[derive(Clone, Copy, Default)]
 struct OwnerView {
     until: BootTime,
@@ -63,7 +64,7 @@ struct OwnerView {
 
 struct Client {
     acquisition: u32,
-    /// The mode in which the client requests the lock.
+    /// The mode that the client asks for.
     asks: Mode,
     stage: Stage,
     clock: Clock,
@@ -72,13 +73,14 @@ struct Client {
 #[derive(Clone, Copy)]
 enum Message {
     Ask(Ask, Mode),
-    /// Asks whether the owner has this token.
+    /// Asks whether the owner has this token (LOCK.CHECK).
     Look(Token),
-    /// Asks which grant the owner has.
+    /// Asks which grant the owner has (LOCK.INFO).
     Show,
     /// Marks the grant as adopted: another process continues it.
     Adopt,
-    /// Frees the lock. An attempt that never received an answer sends a plain release, without token or level.
+    /// Frees the lock (LOCK.RELEASE). An attempt that never received an answer sends a plain release, without token or
+    /// level.
     Release {
         is_plain: bool,
     },
@@ -107,13 +109,13 @@ enum Event {
         request: u64,
     },
     Replaced(Owner),
-    /// The process that was replaced gives the lock back, as it would have done anyway.
+    /// The process that was replaced gives the lock back, as it would have done without that.
     GivesBack(Owner, bool),
     GivesUp(Owner),
     Extends(Owner),
     Shares(Owner),
     Looks(Owner, usize),
-    /// Another process of the owner raises the tokens of its grants.
+    /// Another process of this owner raises the tokens of its grants.
     Raises(Owner),
     Leaves(Owner),
     Restarts(usize),
@@ -122,17 +124,17 @@ enum Event {
 struct World {
     wrong: Option<Wrong>,
     agenda: Agenda<Event>,
-    /// The server behind each name; two names may lead to one.
+    /// The server to which each name leads. Two names may lead to one.
     names: Vec<usize>,
     nodes: Vec<(Node, Clock)>,
     clients: Vec<Client>,
-    /// Outstanding requests: owner, round and question.
+    /// The requests without an answer so far: owner, round and question.
     open: BTreeMap<u64, (Owner, u64, Ask)>,
-    /// Outstanding checks: owner and token.
+    /// The checks without an answer so far: owner and token.
     looks: BTreeMap<u64, (Owner, Token)>,
-    /// Outstanding requests to show a grant, with their owner.
+    /// The owners whose requests to show a grant have no answer so far.
     shows: BTreeMap<u64, Owner>,
-    /// Outstanding adoptions.
+    /// The numbers of the adoptions without an answer so far.
     adoptions: BTreeSet<u64>,
     won: Floors,
     broken: Option<String>,
@@ -243,7 +245,7 @@ impl World {
         }
     }
 
-    /// Returns the time on the client's own clock.
+    /// Returns the time on this client's own clock.
     fn local(&self, client: usize) -> BootTime {
         BootTime::from_us(self.clients[client].clock.at(self.agenda.now))
     }
@@ -275,7 +277,7 @@ impl World {
         let owner = (client, it.acquisition);
         self.call(owner, 0, calls);
         if self.agenda.one_in(6) {
-            // Half of the time during the acquisition, or right after it.
+            // In half of the cases the process is replaced during the acquisition, or right after it.
             let within = if self.agenda.one_in(2) { 10_000 } else { TTL_US };
             let at = self.agenda.now + self.agenda.below(within);
             self.agenda.at(at, Event::Replaced(owner));
@@ -293,7 +295,7 @@ impl World {
         }
     }
 
-    /// Sends a message; some arrive twice.
+    /// Sends a message to the node `name`; some messages arrive twice.
     fn send(&mut self, sent: u64, name: usize, owner: Owner, says: Message, request: u64) {
         let times = if self.agenda.one_in(20) { 2 } else { 1 };
         for _ in 0..times {
@@ -309,7 +311,7 @@ impl World {
             return;
         }
         client.stage = Stage::Idle;
-        // In the other cases it leaves without a word.
+        // In the other cases the client releases nothing, as if it had crashed.
         if !self.agenda.one_in(4) {
             self.give_back(owner, false);
         }
@@ -338,7 +340,8 @@ impl World {
         self.call(owner, round, calls);
     }
 
-    /// Begins to rely on the lock. The owner has relied on it before with the token `own`, or not at all if that is 0.
+    /// Begins to rely on the lock. If the owner relied on it before, in another process, `own` is the token that it
+    /// had; otherwise 0.
     fn hold(&mut self, owner: Owner, held: Held, own: u64) {
         let ends = self.agenda.now + self.agenda.below(4 * TTL_US);
         let mode = self.clients[owner.0].asks;
@@ -357,7 +360,7 @@ impl World {
             self.agenda.at(at, Event::Raises(owner));
         }
         self.clients[owner.0].stage = Stage::Holding { held, mode, ends };
-        // Some clients rely on their first lease to its end.
+        // Some clients never extend their lock, and rely on the first lease to its end.
         if !self.agenda.one_in(3) {
             self.agenda.at(self.agenda.now + TTL_US / 3, Event::Extends(owner));
         }
@@ -372,7 +375,7 @@ impl World {
         self.agenda.at(ends, Event::Leaves(owner));
     }
 
-    /// Checks exclusion and order of all who rely on a lock now.
+    /// Checks all owners that rely on a lock now: their modes are compatible, and their tokens in order.
     fn look(&mut self) {
         let mut relies = vec![];
         for (n, client) in self.clients.iter().enumerate() {

@@ -8,45 +8,45 @@ use crate::values::time::BootTime;
 use crate::values::token::Token;
 use crate::{OwnGrant, Resumed, resume};
 
-/// The length of a lease, in milliseconds and microseconds.
+/// The length of a lease in milliseconds; the other constant has it in microseconds.
 pub const TTL_MS: u32 = 1_000;
 pub const TTL_US: u64 = TTL_MS as u64 * 1_000;
-/// A client and the number of its acquisition.
+/// The index of a client, and the number of its acquisition.
 pub type Owner = (usize, u32);
 
-/// Deliberate mistakes, each of which the test must detect.
+/// Faults made on purpose. The test must notice each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// Nodes that restarted without their data grant at once.
+    /// A node that restarted without its data grants at once, without a guard.
     NoGuard,
-    /// A node that is healed with a permit grants any free number.
+    /// A node that is asked to grant a certain permit again grants any free number.
     HealsAnyNumber,
-    /// A writer that became a reader continues as a writer.
+    /// A writer that became a reader goes on writing.
     WritesOn,
-    /// Clock rates differ by more than the margin allows.
+    /// The rates of two clocks differ by more than the holder's margin allows.
     ClocksApart,
-    /// Nodes let readers and writers in together.
+    /// Nodes grant readers and writers the lock at the same time.
     ReadersBesideWriters,
-    /// Nodes accept any proposal for a permit, also below the last token of its number.
+    /// Nodes accept any token that is proposed for a permit, even one below the last token of its number.
     AnyTokenForPermits,
-    /// Grants of a majority count, whatever their tokens.
+    /// The grants of a majority count even if their tokens differ.
     NoSecondRound,
-    /// A process that resumes a lock takes the smallest of its tokens.
+    /// A process that resumes a lock relies on the smallest token that it finds.
     ResumesWithoutRaising,
-    /// A process resumes with one node less than a majority.
+    /// A process resumes a lock that one node less than a majority has.
     ResumesAMinority,
-    /// A process that resumes relies on leases as if they had begun with its query.
+    /// A process that resumes a lock relies on leases as if they had begun when it asked for them.
     ResumesForAWholeLease,
-    /// A process that resumes relies on the lock before a majority has marked it as adopted.
+    /// A process that resumes a lock relies on it before a majority has marked it as adopted.
     ResumesUnmarked,
     /// A plain release frees an adopted grant.
     FreesAdopted,
-    /// A process that was replaced gives the lock back when its own lease is over.
+    /// A process that was replaced releases the lock even after its own lease is over.
     GivesBackWhatIsOver,
 }
 
 impl Wrong {
-    /// Returns the result of [`resume`](crate::resume()), with this mistake.
+    /// Returns the result of [`resume`](crate::resume()), changed by this fault if it is one of resuming.
     pub fn resumed(self, start: BootTime, seen: &[Option<(NodeId, Option<OwnGrant>)>], now: BootTime) -> Resumed {
         let mut seen = seen.to_vec();
         let (needed, all_answered) = (majority(seen.len()), seen.iter().all(Option::is_some));
@@ -75,7 +75,7 @@ pub struct Grant {
     pub token: u64,
     /// True if another process of its owner continues the grant.
     is_adopted: bool,
-    /// The end of the lease on the node's clock.
+    /// The end of the lease, on the node's own clock in microseconds.
     pub until: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Answers a question.
+    /// Answers the question `ask` of `owner` at `now`, with the fault `wrong` if it concerns nodes.
     pub fn answer(&mut self, owner: Owner, ask: Ask, mode: Mode, now: u64, wrong: Option<Wrong>) -> Answer {
         let own = self.grants.iter().position(|grant| grant.owner == owner);
         match (ask, own) {
@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// Frees the owner's grant. A plain release leaves an adopted grant in place.
+    /// Frees the owner's grant. A plain release leaves an adopted grant as it is.
     pub fn release(&mut self, owner: Owner, is_plain: bool, wrong: Option<Wrong>) {
         let stays = |grant: &Grant| is_plain && grant.is_adopted && wrong != Some(Wrong::FreesAdopted);
         self.grants.retain(|grant| grant.owner != owner || stays(grant));

@@ -1,9 +1,9 @@
-//! Another process continues with the lock of an owner whose process is gone.
+//! In the test `storm`: another process continues with the lock of an owner whose process is gone.
 
 use super::*;
 
 impl World {
-    /// Replaces the owner's process by another one, which reads the nodes' state.
+    /// Replaces the owner's process by another one, which asks the nodes for the grants.
     pub(super) fn replace(&mut self, owner: Owner) {
         let start = self.local(owner.0);
         let client = &mut self.clients[owner.0];
@@ -17,8 +17,8 @@ impl World {
             }
             Stage::Idle | Stage::Looking { .. } | Stage::Raising { .. } | Stage::Adopting { .. } => return,
         };
-        // The old process was only stopped, or its messages are still on their way. If it had not received the lock, it
-        // gives the lock back. If it had, it relies on the lock until its lease ends.
+        // The old process was only stopped, or its messages are still on their way. If it never received the lock, it
+        // gives the lock back. If it did, it relies on the lock until its lease ends.
         let was_told = told.until > BootTime::default();
         if !was_told && self.agenda.one_in(2) {
             let at = self.agenda.now + self.agenda.below(LATE_US);
@@ -35,7 +35,7 @@ impl World {
             self.shows.insert(request, owner);
             self.send(self.agenda.now, name, owner, Message::Show, request);
         }
-        // The process gives up if too few nodes answer.
+        // The new process gives up if too few nodes answer by then.
         self.agenda.at(self.agenda.now + 3 * GIVEN_US, Event::GivesUp(owner));
     }
 
@@ -81,7 +81,7 @@ impl World {
     }
 
     pub(super) fn adopted(&mut self, owner: Owner, request: u64) {
-        // The first answer of each node counts.
+        // Only the first answer of each node counts.
         if !self.adoptions.remove(&request) {
             return;
         }
@@ -103,7 +103,7 @@ impl World {
         if held.token().get() < told.token {
             self.broken = Some(format!("token order: {} after {} of its own", held.token().get(), told.token));
         }
-        // An owner that already relies on the lock may continue.
+        // The owner already relies on the lock, so it may go on before the adoption is done.
         if self.local(owner.0) < told.until {
             let mode = self.clients[owner.0].asks;
             self.keep(owner, held, mode, told.ends);

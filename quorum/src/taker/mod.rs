@@ -25,24 +25,27 @@ use crate::values::limits::WAIT_MAX_MS;
 use crate::values::mode::Wanted;
 use crate::values::time::BootTime;
 
-/// The time that the last attempt, made at the caller's limit, may take with all its requests, in milliseconds: long
-/// enough to take a free lock, without waiting for nodes that do not answer.
+/// The time for the last attempt, which is made when the caller's limit has passed, in milliseconds. It is enough to
+/// take a free lock from nodes that answer, and not more.
 pub const LAST_TRY_MS: u32 = 100;
 
-/// The first and the longest pause after an attempt that may soon succeed, in milliseconds.
+/// The first and the longest pause after an attempt when another one may soon succeed, in milliseconds.
 const BACK_OFF_MS: (u32, u32) = (2, 1_000);
 
-/// The number of consecutive late grants after which the lease counts as too short, for a caller without a limit.
+/// The number of grants in a row that come too late after which the lease counts as too short. For a caller without a
+/// limit.
 const TOO_LATE_TIMES: u32 = 10;
 
-/// The number of free-looking permit numbers to try before joining the queues. Nodes list a bounded number of holders,
-/// and other clients try too. Four are enough in bursts (the test module `burst`).
+/// The number of permit numbers that look free which a caller tries before it joins the queues. Numbers can look free
+/// and not be: nodes list a bounded number of holders, and other clients try too. Four are enough in bursts (the test
+/// module `burst`).
 const LOOKS_MAX: u32 = 8;
 
-/// The longest wait for a majority of nodes to answer, in milliseconds, before they are asked for the lock again.
+/// The longest wait for a majority of nodes to answer, in milliseconds. After it the nodes are asked for the lock
+/// again.
 const AWAIT_NODES_MS: u32 = 10_000;
 
-/// The largest part of a pause that jitter takes away, in thousandths, so that callers do not all ask again at the same
+/// The largest part of a pause that jitter takes away, in thousandths. So callers do not all ask again at the same
 /// moment.
 const JITTER_PERMILLE: u64 = 800;
 
@@ -52,77 +55,79 @@ pub struct Taker {
     wanted: Wanted,
     /// The number of nodes in the set.
     nodes: usize,
-    /// The caller's own limit.
+    /// The time until which the caller is willing to wait; `None` for no limit.
     limit: Option<BootTime>,
     place: Place,
-    /// The reason of the last refusal.
+    /// The reason why the last attempt failed; `None` before the first.
     refused: Option<Refused>,
-    /// The next pause, in milliseconds.
+    /// The length of the next pause, in milliseconds.
     pause_ms: u32,
     /// True if the last request waited in a queue.
     waited: bool,
-    /// True if the last wait ended because the lock is free, or because nodes refused to let the request wait.
+    /// True if the last wait in the queues ended because the lock is free, or because nodes refused to let the request
+    /// wait.
     collided: bool,
-    /// The number of consecutive attempts that were granted too late.
+    /// The number of attempts in a row whose grants came too late.
     too_late: u32,
-    /// The number of times that free permits were looked for since the last wait.
+    /// The number of times that the caller has looked for a free permit since its last wait in the queues.
     looks: u32,
-    /// The moment at which the current attempt stops waiting for answers, also when it looks for other permits.
+    /// The time at which the present attempt stops waiting for answers, its looks for other permits included.
     by: Option<BootTime>,
 }
 
-/// The caller's place among the callers of its process that want the same lock. It decides what follows a refusal.
+/// The caller's place among those of its process that want the same lock. What follows a refusal depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
-    /// No place: the caller does not wait.
+    /// The caller is not willing to wait.
     None,
-    /// The caller waits, but has not yet entered the line of its process.
+    /// The caller is willing to wait, but does not stand in the line of its process yet.
     BeforeLine,
-    /// The caller is in the line, or is the first in it.
+    /// The caller stands in the line of its process, or it is its turn there.
     InLine,
 }
 
-/// The next task for the caller of a [`Taker`].
+/// The next action for the caller of a [`Taker`], which then reports the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Ask every node for the lock in this mode.
     Ask {
         /// The mode, with a number if it is a permit.
         wanted: Wanted,
-        /// The moment to stop waiting for answers, if there is a limit.
+        /// The time at which to stop waiting for answers; `None` for no limit.
         by: Option<BootTime>,
-        /// True to ask with the owner's name that an earlier wait left in the queues; false for a new name.
+        /// True to ask as the owner that the nodes know from an earlier wait in their queues. False to ask as a new
+        /// owner.
         keeps_name: bool,
     },
-    /// Ask the only node for the lock; the request may wait there.
+    /// Ask the node, which is the only one, for the lock. The request may wait in the node's queue.
     AskAndWait {
-        /// The longest wait, in milliseconds.
+        /// The longest time to wait, in milliseconds.
         patience_ms: u32,
-        /// The moment to stop waiting for the answer, if there is a limit.
+        /// The time at which to stop waiting for the answer; `None` for no limit.
         by: Option<BootTime>,
     },
     /// Ask every node who holds which permits.
     Look {
-        /// The number of permits.
+        /// The number of permits that there are.
         limit: u16,
-        /// The moment to stop waiting for answers, if there is a limit.
+        /// The time at which to stop waiting for answers; `None` for no limit.
         by: Option<BootTime>,
     },
     /// Wait for the caller's turn among the callers of this process that want the same key.
     LineUp {
-        /// The caller's limit.
+        /// The time until which to wait for that; `None` for no limit.
         until: Option<BootTime>,
     },
     /// Join the queues of the nodes with the caller's ticket.
     Queue {
-        /// The longest wait in milliseconds, at least 1.
+        /// The longest time to wait, in milliseconds, at least 1.
         patience_ms: u32,
     },
-    /// Pause, and then wait until a majority of nodes answers requests.
+    /// Pause. Then, if there is a second time, wait until a majority of nodes answers requests.
     Pause {
         /// The end of the pause.
         until: BootTime,
-        /// The end of the wait for a majority, if there is such a wait.
+        /// The end of the wait for a majority of nodes; `None` if only the pause is wanted.
         for_nodes: Option<BootTime>,
     },
     /// Report that the caller did not get the lock.
@@ -132,37 +137,37 @@ pub enum Task {
 /// The reason why a taker gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GaveUp {
-    /// The last refusal is permanent.
+    /// The last refusal is for a reason that does not pass.
     Refused,
-    /// The caller's limit has passed; the last refusal names the obstacle.
+    /// The caller's limit has passed. The last refusal names the obstacle.
     TimedOut,
-    /// The caller's limit passed before its turn in this process.
+    /// The caller's limit has passed before its turn in its process came.
     Behind,
 }
 
-/// The reason why an attempt failed.
+/// The reason why an attempt to get the lock failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// Others hold the lock, or have a turn before this caller.
+    /// Others hold the lock, or come before this caller.
     Contended,
-    /// Nodes may have forgotten grants.
+    /// Too many nodes may have forgotten grants, so they refuse new ones.
     Guarded {
-        /// The time until enough nodes serve, in milliseconds.
+        /// The time until enough nodes are no longer guarded, in milliseconds.
         left_ms: u32,
     },
-    /// The grant arrived when nothing of the lease was left.
+    /// The grants arrived when nothing was left of their leases.
     TooLate,
-    /// Too few nodes answered, or could be asked.
+    /// Too few nodes answered or could be asked.
     TooFewNodes {
-        /// True if the cause is permanent: asking again would not help.
+        /// True if the cause does not pass, so that asking again would not help.
         is_lasting: bool,
     },
-    /// A permanent cause: the caller already holds the lock, or asks for something impossible.
+    /// A cause that does not pass: the caller holds the lock already, or asks for something impossible.
     Lasting,
 }
 
 impl Refused {
-    /// Returns whether requests that wait in the queues are served later.
+    /// Returns whether it helps to wait in the queues after this refusal.
     fn may_queue(self) -> bool {
         matches!(self, Self::Contended | Self::Guarded { .. })
     }
@@ -170,10 +175,11 @@ impl Refused {
 
 impl Taker {
     /// Begins to acquire a lock in the mode `wanted` from `nodes` nodes, until `limit` if there is one. `random` draws
-    /// a permit's number.
+    /// the number of a permit. Returns the first task.
     pub fn begin(wanted: Wanted, nodes: usize, limit: Option<BootTime>, now: BootTime, random: u64) -> (Self, Task) {
         let mut taker = Self::new(wanted, nodes, limit, Place::BeforeLine);
-        // Callers that can hold the lock together need not wait for each other here. The nodes decide their order.
+        // Callers that can hold the lock together need not wait for each other in this process; the nodes decide on
+        // their order.
         let task = match wanted {
             Wanted::Exclusive => taker.line_up(),
             _ => taker.ask_anew(random, now),
@@ -181,7 +187,7 @@ impl Taker {
         (taker, task)
     }
 
-    /// Begins to acquire a lock if it is free now: one attempt and, for permits, further ones as long as any number
+    /// Begins to acquire a lock without waiting: one attempt and, for a permit, further ones as long as any number
     /// looks free.
     pub fn try_once(wanted: Wanted, nodes: usize, random: u64) -> (Self, Task) {
         let mut taker = Self::new(wanted, nodes, None, Place::None);
@@ -205,15 +211,15 @@ impl Taker {
         }
     }
 
-    /// Moves to another version of the set, with `nodes` nodes. The next request has a new owner's name, and joins the
-    /// queues anew.
+    /// Moves to another version of the set, with `nodes` nodes. The caller has left the queues, so its next request is
+    /// that of a new owner.
     pub fn move_to(&mut self, nodes: usize) {
         self.nodes = nodes;
         (self.waited, self.collided) = (false, false);
     }
 
-    /// Handles this caller's turn in its process. `at_once` means that no other caller was ahead, so an earlier refusal
-    /// still counts.
+    /// Handles that it is this caller's turn in its process. `at_once` means that no other caller was ahead of it, so
+    /// its earlier refusal still counts.
     pub fn on_turn(&mut self, at_once: bool, now: BootTime, random: u64) -> Task {
         self.looks = 0;
         match self.refused.take().filter(|_| at_once) {
@@ -222,12 +228,12 @@ impl Taker {
         }
     }
 
-    /// Handles the end of the limit before this caller's turn.
+    /// Handles that the caller's limit passed before its turn in its process.
     pub fn on_no_turn(&mut self) -> Task {
         Task::GiveUp(GaveUp::Behind)
     }
 
-    /// Handles a refused attempt. `random` sets pauses and numbers.
+    /// Handles that an attempt failed, because of `refused`. `random` sets pauses and draws numbers.
     pub fn on_refused(&mut self, refused: Refused, now: BootTime, random: u64) -> Task {
         self.refused = Some(refused);
         let is_over = self.by.is_some_and(|by| by <= now);
@@ -242,7 +248,7 @@ impl Taker {
         self.on_refusal(refused, now, random)
     }
 
-    /// Handles a free permit number that was found; `None` if there is none, or it is unknown.
+    /// Handles the result of looking for a free permit number. `None` if no number is free, or too few nodes answered.
     pub fn on_look(&mut self, number: Option<u16>, now: BootTime, random: u64) -> Task {
         match (number, self.wanted) {
             (Some(_), Wanted::Permit { limit, .. }) => {
@@ -252,10 +258,10 @@ impl Taker {
         }
     }
 
-    /// Handles the end of the wait in the queues. `told` is the reserved permit number (1 if no permit is wanted) if
-    /// the lock is free, otherwise `None`.
+    /// Handles the end of the wait in the queues. If the lock is free, `told` is the reserved permit number (1 if no
+    /// permit is wanted), otherwise `None`.
     pub fn on_queue(&mut self, told: Option<u16>, now: BootTime, random: u64) -> Task {
-        // The lock is free, or the nodes refused to let the request wait. (If the time is up, the last attempt
+        // Either the lock is free, or nodes refused to let the request wait. (If the time is up, the last attempt
         // follows.)
         self.collided = told.is_some() || !self.is_over(now);
         self.looks = 0;
@@ -267,9 +273,9 @@ impl Taker {
         Task::Ask { wanted, by: self.by, keeps_name: told.is_some() }
     }
 
-    /// Handles the end of a pause. With one node, the request for the lock itself can wait there, which saves a
-    /// message. But such a request blocks its connection, so with `many_wait` on one connection the caller joins the
-    /// queue by LOCK.WAIT.
+    /// Handles the end of a pause. If there is only one node, the ACQUIRE itself can wait there, which saves a message.
+    /// But it would block its connection. So if `many_wait` over that connection, the caller joins the queue by
+    /// LOCK.WAIT.
     pub fn on_paused(&mut self, many_wait: bool, now: BootTime, random: u64) -> Task {
         let may_queue = self.refused.take().is_some_and(Refused::may_queue);
         (self.waited, self.collided) = (may_queue, false);
@@ -282,7 +288,7 @@ impl Taker {
         }
     }
 
-    // How the stages follow each other.
+    // Below: how the stages follow each other.
 
     fn line_up(&mut self) -> Task {
         self.place = Place::InLine;
@@ -294,7 +300,7 @@ impl Taker {
         Task::Ask { wanted: self.any(random), by: self.by, keeps_name: false }
     }
 
-    /// Handles a failed attempt, after all permit numbers that looked free were tried.
+    /// Handles that an attempt failed, and no further permit number looks free.
     fn on_refusal(&mut self, refused: Refused, now: BootTime, random: u64) -> Task {
         match self.place {
             Place::None => return Task::GiveUp(GaveUp::Refused),
@@ -303,7 +309,7 @@ impl Taker {
         }
         self.too_late = if refused == Refused::TooLate { self.too_late + 1 } else { 0 };
         let passes = match refused {
-            // If the caller has a limit, that ends the attempts.
+            // A caller with a limit may ask again as long as its limit lasts.
             Refused::TooLate => self.limit.is_some() || self.too_late < TOO_LATE_TIMES,
             Refused::TooFewNodes { is_lasting } => !is_lasting,
             Refused::Contended | Refused::Guarded { .. } => true,
@@ -318,14 +324,14 @@ impl Taker {
         self.refused = Some(refused);
         let until = now.plus_us(self.pause_us(refused, now, random));
         let awaits = matches!(refused, Refused::TooFewNodes { .. });
-        // No requests are repeated meanwhile: as soon as the nodes answer, all waiting callers continue.
+        // Nothing is asked meanwhile. As soon as the nodes answer, all callers that wait for them go on.
         let for_nodes = awaits.then(|| until.plus_ms(self.patience_ms(until).min(AWAIT_NODES_MS)));
         Task::Pause { until, for_nodes }
     }
 
-    /// Returns the pause in microseconds; 0 if the caller waits in the queues, which say when to continue. It is longer
-    /// each time in four cases: another client was faster although the lock was free, nodes refused to let the request
-    /// wait, nodes grant nothing for a while, or too few nodes can be asked.
+    /// Returns the pause in microseconds; 0 if the caller waits in the queues, which say when to go on. Each pause is
+    /// longer than the last in four cases: another client was faster although the lock was free, nodes refused to let
+    /// the request wait, nodes grant nothing for a while, or too few nodes can be asked.
     fn pause_us(&mut self, refused: Refused, now: BootTime, random: u64) -> u64 {
         let is_guarded = matches!(refused, Refused::Guarded { .. });
         let pauses = !refused.may_queue() || self.collided || (is_guarded && (self.waited || self.nodes > 1));
@@ -341,10 +347,10 @@ impl Taker {
         less_up_to(u64::from(longest_ms) * 1_000, JITTER_PERMILLE, random)
     }
 
-    // Facts about the request.
+    // Below: facts about the request.
 
-    /// Returns the limit of permits if this caller has to choose a number. A single node chooses itself, and a caller
-    /// may have named a number.
+    /// Returns the limit of permits if this caller has to choose the number itself. It need not if there is only one
+    /// node, which chooses, or if a number was asked for.
     fn chooses(&self) -> Option<u16> {
         match self.wanted {
             Wanted::Permit { limit, number: None } if self.nodes > 1 => Some(limit),
@@ -352,7 +358,7 @@ impl Taker {
         }
     }
 
-    /// Returns the wanted mode, with a random number if this caller has to choose one.
+    /// Returns the wanted mode. If this caller has to choose a permit's number, it is a random one.
     fn any(&self, random: u64) -> Wanted {
         match self.chooses() {
             Some(limit) => Wanted::Permit { limit, number: Some(first(limit, random)) },
@@ -360,12 +366,12 @@ impl Taker {
         }
     }
 
-    /// Returns the moment at which an attempt that begins now stops waiting for answers.
+    /// Returns when an attempt that begins now stops waiting for answers.
     fn by(&self, now: BootTime) -> Option<BootTime> {
         self.limit.map(|limit| limit.max(now.plus_ms(LAST_TRY_MS)))
     }
 
-    /// Returns the moment at which the last attempt ends, if there is a limit.
+    /// Returns when the last attempt ends; `None` for no limit.
     pub fn over(&self) -> Option<BootTime> {
         self.limit.map(|limit| limit.plus_ms(LAST_TRY_MS))
     }
@@ -374,7 +380,8 @@ impl Taker {
         self.limit.is_some_and(|limit| now >= limit)
     }
 
-    /// Returns how long the caller may wait from now on, in milliseconds, at most as long as nodes let a request wait.
+    /// Returns how long the caller may wait from now on, in milliseconds: until its limit, and no longer than nodes let
+    /// a request wait.
     fn patience_ms(&self, now: BootTime) -> u32 {
         let most = WAIT_MAX_MS;
         self.limit.map_or(most, |limit| u32::try_from(limit.us_since(now) / 1_000).unwrap_or(most).min(most))

@@ -13,7 +13,7 @@ fn ask(wanted: Wanted, by: Option<u64>, keeps_name: bool) -> Task {
     Task::Ask { wanted, by: by.map(ms), keeps_name }
 }
 
-/// Returns a taker at its turn, after one attempt, with a limit of 10 s.
+/// Returns a taker with a limit of 10 s whose first attempt failed, and whose turn in its process has come.
 fn at_its_turn(wanted: Wanted, nodes: usize) -> Taker {
     let (mut taker, _) = Taker::begin(wanted, nodes, Some(ms(10_000)), ms(0), 0);
     if wanted != Wanted::Exclusive {
@@ -35,7 +35,7 @@ fn a_refused_caller_queues_and_asks_under_its_name_when_it_is_told() {
     assert_eq!(taker.on_refused(Refused::Contended, ms(5), 0), pause(ms(5)), "the queues say when to go on");
     assert_eq!(taker.on_paused(false, ms(5), 0), Task::Queue { patience_ms: 9_995 });
     assert_eq!(taker.on_queue(Some(1), ms(700), 0), ask(Wanted::Exclusive, Some(10_000), true));
-    // Another client was faster.
+    // The caller asked when the lock was free, and another client was faster: it pauses.
     assert_eq!(taker.on_refused(Refused::Contended, ms(705), 0), pause(ms(707)));
     assert_eq!(taker.on_paused(false, ms(707), 0), Task::Queue { patience_ms: 9_293 });
 }
@@ -70,11 +70,11 @@ fn on_one_node_the_request_itself_waits_unless_many_do() {
     assert_eq!(taker.on_paused(false, ms(5), 0), Task::AskAndWait { patience_ms: 9_995, by });
     taker.on_refused(Refused::Contended, ms(6), 0);
     assert_eq!(taker.on_paused(true, ms(6), 0), Task::Queue { patience_ms: 9_994 });
-    // A guarded node grants nothing to waiting requests, either.
+    // A guarded node grants nothing to waiting requests either, so the caller pauses.
     taker.on_queue(None, ms(7), 0);
     let Task::Pause { until, .. } = taker.on_refused(Refused::Guarded { left_ms: 50 }, ms(7), 0) else { panic!() };
     assert_eq!(until, ms(57));
-    // At the limit the caller asks once more, without waiting.
+    // At its limit the caller asks once more, without waiting.
     assert_eq!(taker.on_paused(false, ms(10_000), 0), ask(Wanted::Exclusive, Some(10_100), false));
 }
 
@@ -102,7 +102,8 @@ fn free_looking_permits_are_tried_a_few_times() {
     taker.on_turn(true, ms(1), 0);
     taker.on_paused(false, ms(1), 0);
     assert_eq!(taker.on_queue(Some(1), ms(2), 0), ask(permit(1), None, true), "the one that nodes keep");
-    // A caller whose turn it is asks, and may look for numbers again: the queues served others meanwhile.
+    // After its turn in the queues the caller may look for numbers again, because the queues have served others
+    // meanwhile.
     assert_eq!(taker.on_refused(Refused::Contended, ms(3), 0), Task::Look { limit: 3, by: None });
     assert_eq!(taker.on_look(None, ms(3), 0), pause(ms(5)));
 }

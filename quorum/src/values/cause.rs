@@ -1,35 +1,35 @@
-//! The causes why a node may have forgotten grants.
+//! The causes for which a guard is armed.
 
-/// The cause of a guard.
+/// The reason why a guard was armed: what may have made the node forget grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The node started and cannot prove that it remembers every grant.
     Restart,
-    /// The node was a replica: its master may have made grants that never reached it.
+    /// The node was a replica and became a master. Its former master may have made grants that never reached it.
     Promotion,
     /// Live locks were dropped (FLUSHALL, FLUSHDB, SWAPDB).
     Flush,
-    /// The server evicted more live locks than the node remembers individually.
+    /// The server evicted more live locks than the node remembers by key.
     Eviction,
-    /// A slot of the cluster came without its locks, or they were dropped. Within an incarnation this guards that slot
-    /// only; after a start, all slots.
+    /// A cluster's slot came without its locks, or its locks were dropped. In this incarnation only that slot is
+    /// guarded; after a start, all slots.
     Slot,
     /// An operator armed the guard.
     Operator,
 }
 
 impl Cause {
-    /// All causes, for parsing one from its word.
+    /// All causes, to find one by its word.
     pub const ALL: [Cause; 6] =
         [Cause::Restart, Cause::Promotion, Cause::Flush, Cause::Eviction, Cause::Slot, Cause::Operator];
 
-    /// Returns whether locks that were in memory before the cause stay as certain as they were, because the cause
-    /// concerns only other locks.
+    /// Returns whether locks that were in memory before the cause stay beyond doubt, because the cause concerns other
+    /// locks only.
     pub const fn leaves_locks_sure(self) -> bool {
         matches!(self, Cause::Flush | Cause::Eviction)
     }
 
-    /// Returns the cause's stable word.
+    /// Returns the word that stands for the cause in the state file and in INFO.
     pub const fn word(self) -> &'static str {
         match self {
             Cause::Restart => "restart",

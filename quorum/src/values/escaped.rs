@@ -19,7 +19,7 @@ pub fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes that `text` stands for. Bytes that need escaping but are not escaped stand for themselves. `None`
+/// Returns the bytes that `text` stands for. A byte that should have been escaped but was not stands for itself. `None`
 /// if a `%` is not followed by two hexadecimal digits.
 pub fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);

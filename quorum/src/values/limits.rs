@@ -1,4 +1,4 @@
-//! All limits in one place. Those that users can run into are also in the documentation of the commands.
+//! All limits in one place. If users can reach one, the documentation of its command names it too.
 
 /// The longest owner in bytes. An owner names one acquisition: 20 random bytes are plenty, and 256 leave room for names
 /// made of host, process and purpose.
@@ -45,32 +45,32 @@ pub const FLOOR_MAX: u64 = TOKEN_LIMIT - (1 << 51);
 /// quorum are so far apart, and a key whose token a hostile client drove there is still raised on the other nodes.
 pub const FENCE_SPAN_US: u64 = 365 * 86_400_000_000;
 
-/// The most stripes that may have ceilings of their own, above the node's. If more need one, clocks are apart, and the
-/// node's ceiling is raised too.
+/// The most stripes that may have ceilings of their own, above the node's. If more need one, the clocks of nodes
+/// differ, and the node's own ceiling is raised too.
 pub const STRIPE_CEILINGS_MAX: usize = 256;
 
-/// The furthest that the node's own ceiling is raised ahead of its clock then, in microseconds: two days. Mistaken time
-/// zones are 26 hours apart, a wrong date a day.
+/// The furthest that the node's own ceiling is raised ahead of its clock if too many stripes need one of their own, in
+/// microseconds: two days. Clocks with mistaken time zones differ by up to 26 hours, and with a wrong date by a day.
 pub const CLOCKS_APART_US: u64 = 2 * 86_400_000_000;
 
 /// The largest jump of the wall clock that is accepted at once, in microseconds: two days, as [`CLOCKS_APART_US`].
 pub const CLOCK_JUMP_US: u64 = CLOCKS_APART_US;
 
-/// The time for which a wall clock that jumped further must stay there before it is accepted, in milliseconds: ten
-/// minutes. A wrong date that was set by hand, or by NTP at a start, is corrected by then.
+/// If the wall clock jumps further than [`CLOCK_JUMP_US`], the time for which it must stay there before it is accepted,
+/// in milliseconds: ten minutes. A wrong date that was set by hand, or by NTP at a start, is corrected by then.
 pub const CLOCK_SETTLES_MS: u64 = 600_000;
 
-/// The furthest that the wall clock may be ahead of the last incarnation's tokens at a start, in microseconds; if it is
-/// further ahead it has jumped. It is a year, longer than any node is down, less the difference between nodes' clocks,
-/// so that other nodes can still raise their tokens ([`FENCE_SPAN_US`]).
+/// At a start the wall clock may be ahead of the last incarnation's tokens by this, in microseconds; if it is further
+/// ahead, it counts as having jumped. It is a year less two days. No node is down for longer, and other nodes can still
+/// raise their tokens to this node's ([`FENCE_SPAN_US`]), even if their clocks differ by two days.
 pub const NODE_DOWN_US: u64 = FENCE_SPAN_US - CLOCKS_APART_US;
 
 /// The time for which a stripe keeps a ceiling of its own that no token needed, in milliseconds. A client refused with
 /// NOTYET repeats its request within some milliseconds.
 pub const STRIPE_CEILING_UNUSED_MS: u64 = 10_000;
 
-/// The lead of the ceiling over the clock, in tokens (microseconds of the clock): 5 s of grants without a write to the
-/// disk.
+/// The lead of the ceiling over the clock, in tokens (microseconds of the clock). It covers 5 s of grants without a
+/// write to the disk.
 pub const CEILING_LEAD: u64 = 5_000_000;
 
 /// The lead of the ceiling over the highest token issued, where tokens are ahead of the clock and each grant adds one:
@@ -78,15 +78,15 @@ pub const CEILING_LEAD: u64 = 5_000_000;
 /// its tokens ahead.
 pub const ISSUED_LEAD: u64 = 200_000;
 
-/// The lead of the ceiling at a start, before anything is granted, in tokens: enough for the first grants. It is small,
+/// The lead of the ceiling over the highest token at a start, in tokens: enough for the first grants. It is small,
 /// so that a node that restarts all day does not drive its tokens ahead.
 pub const START_LEAD: u64 = 10_000;
 
 /// The longest guard that an operator can arm, in milliseconds: two days, twice the longest lease.
 pub const GUARD_LIMIT_MS: u32 = 2 * MAX_TTL_LIMIT_MS;
 
-/// The most evicted locks that are remembered individually, since the server has no memory to spare then. If there are
-/// more, the whole node is guarded.
+/// The most evicted locks that a node remembers by key; a server that evicts has no memory to spare. If there are more,
+/// the whole node is guarded.
 pub const EVICTED_MAX: usize = 65_536;
 
 /// The longest wait in the queue, in milliseconds: one day, as the longest lease.
@@ -104,16 +104,16 @@ pub const KEEPALIVE_TTL_MIN_MS: u32 = 1_000;
 /// and write 13 MB a second. That many come from 33 333 leases of one second, or a million of 30 seconds.
 pub const RENEWALS_A_SECOND_MAX: u64 = 100_000;
 
-/// The bytes of key and owner for which a renewal counts as one more. Without that, a hundred idle leases of one second
-/// with names of a megabyte took two thirds of a core.
+/// A renewal counts as one more for each of so much of key and owner, in bytes. Without that, a hundred idle leases of
+/// one second with keys of a megabyte took two thirds of a core.
 pub const RENEWAL_BYTES: usize = 256;
 
-/// The number of renewals in the length of a lease that is kept alive: a node that does not run for less than two
-/// thirds of it loses none.
+/// The number of renewals in the length of a lease that is kept alive. A node that does not run for less than two
+/// thirds of that length loses no lease.
 pub const RENEWALS_A_TTL: u64 = 3;
 
-/// The delay before a failed renewal is repeated, in milliseconds: short, so that even the shortest lease does not end
-/// before.
+/// The pause before a failed renewal is repeated, in milliseconds. It is so short that even the shortest lease does not
+/// end before.
 pub const RENEW_AGAIN_MS: u32 = 20;
 
 /// The longest KEEP of a gate, in milliseconds: a leap year. A late writer that comes after the gate's end is let in.
@@ -122,26 +122,26 @@ pub const GATE_KEEP_MAX_MS: u64 = 366 * 86_400_000;
 /// The length of a listener's name, in bytes: too long to guess, and no longer than needed.
 pub const LISTENER_NAME_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 
-/// The most bytes for leases with KEEPALIVE whose locks left their keys, each counted with [`KEEPALIVE_BYTES`]. A lock
-/// may return before its lease is next renewed, which can take 8 hours, so such leases are kept. If there are more, the
-/// node checks at once whether the locks have returned.
+/// The most bytes for leases with KEEPALIVE whose locks left their keys, each counted with [`KEEPALIVE_BYTES`]. Such
+/// leases are kept until their next renewal, which can be 8 hours away, because the lock may return before it. If there
+/// are more, the node checks at once whether the locks have returned.
 pub const KEEPALIVES_LEFT_BYTES_MAX: usize = 1 << 20;
 
-/// The memory of a lease with KEEPALIVE in addition to its key and owner, in bytes.
+/// The memory that a lease with KEEPALIVE takes beside its key and owner, in bytes.
 pub const KEEPALIVE_BYTES: usize = 256;
 
-/// The most news in one answer: each costs the server less than 1 µs to write, so it returns to its other clients
-/// within 1 ms.
+/// The most answers that a listener (LOCK.HEAR) receives at once. Each takes the server less than 1 µs to write, so it
+/// serves its other clients again within 1 ms.
 pub const NEWS_AT_A_TIME_MAX: usize = 500;
 
-/// The most bytes of keys and owners in one answer of news, except for the first item. Keys of 64 MB kept the server
-/// from its other clients for 25 ms; a MiB takes less than 1 ms.
+/// The most bytes of keys and owners in one answer to LOCK.HEAR, beyond its first item. Keys of 64 MB in all kept the
+/// server from its other clients for 25 ms; a MiB takes less than 1 ms.
 pub const NEWS_BYTES_AT_A_TIME_MAX: usize = 1 << 20;
 
 /// The largest ticket: integers up to here are exact in Lua, JavaScript and JSON.
 pub const TICKET_MAX: u64 = TOKEN_LIMIT - 1;
 
-/// The most callers that one request can report behind it in its client: more than any process has.
+/// The largest number of callers that a request can report behind it in its client: more than any process has.
 pub const BEHIND_MAX: u32 = 1_000_000;
 
 /// The default of `lock.max-waiters`: the most requests that wait on a node at a time.
@@ -150,8 +150,8 @@ pub const MAX_WAITERS_DEFAULT: u32 = 65_536;
 /// The upper bound of `lock.max-waiters`: far more clients than a server takes.
 pub const MAX_WAITERS_LIMIT: u32 = 1_000_000;
 
-/// The bytes of an entry for a waiting request in addition to its texts: slightly more than measured with a crowd on
-/// one key. A request with a listener has two entries.
+/// The bytes that a waiting request takes beside its texts: slightly more than measured with many requests for one key.
+/// A request with a listener has two entries of this size.
 pub const ENTRY_BYTES: u64 = 512;
 
 /// The default of `lock.max-waiting-bytes`: 4 KiB for each request that may wait by default. That is enough for usual
@@ -161,64 +161,67 @@ pub const MAX_WAITING_BYTES_DEFAULT: u64 = 256 << 20;
 /// The upper bound of `lock.max-waiting-bytes`: a terabyte, more than a server has.
 pub const MAX_WAITING_BYTES_LIMIT: u64 = 1 << 40;
 
-/// The share of one listener, in multiples of the free places and bytes: half of all if it is alone.
+/// The share of the room that one listener may take, as a multiple of what is free. With 1 it can take half of all room
+/// if nobody else waits.
 pub const SHARE_OF_A_LISTENER: u64 = 1;
 
-/// The share of one user, in multiples of what is free: three quarters of all if it is alone.
+/// The share of the room that one user may take, as a multiple of what is free. With 3 it can take three quarters of
+/// all room if nobody else waits.
 pub const SHARE_OF_A_USER: u64 = 3;
 
-/// The share of one user over connections that have nothing waiting yet, in multiples of what is free: seven eighths if
-/// it is alone.
+/// The share of the room that one user may take by connections that have nothing waiting yet, as a multiple of what is
+/// free. With 7 it can take seven eighths of all room if nobody else waits.
 pub const FIRST_SHARE_OF_A_USER: u64 = 7;
 
-/// The part of the places and bytes that reservations of clients which did not wait can take: an eighth.
+/// The part of all places and bytes that reservations can take whose owners did not have to wait: an eighth.
 pub const TURNS_PART: u64 = 8;
 
-/// The default of `lock.handoff-window`, in milliseconds: how long a free lock is reserved for a LOCK.WAIT that was
-/// answered. It covers a round trip within a data centre and a pause of the client's garbage collection.
+/// The default of `lock.handoff-window`, in milliseconds: how long a free lock is reserved for the owner of a turn. It
+/// covers a round trip within a data centre, and a pause of the client's garbage collection.
 pub const HANDOFF_WINDOW_DEFAULT_MS: u32 = 20;
 
-/// The upper bound of `lock.handoff-window`, in milliseconds: how long a client that was answered and is gone can keep
-/// a free lock from everybody.
+/// The upper bound of `lock.handoff-window`, in milliseconds. A client that is gone when its turn comes keeps a free
+/// lock from all others for so long at most.
 pub const HANDOFF_WINDOW_LIMIT_MS: u32 = 10_000;
 
 /// The most waiters that LOCK.INFO lists: a reply is written in one go, while all other clients wait.
 pub const LISTED_WAITERS_MAX: usize = 1_000;
 
-/// The most holders that LOCK.INFO lists, as with waiters.
+/// The most holders that LOCK.INFO lists, for the same reason as with waiters: a reply is written in one go.
 pub const LISTED_HOLDERS_MAX: usize = 1_000;
 
 /// The most holders of one lock: ten times the largest number in the benchmarks, and far fewer than 32 bits can number.
 pub const HOLDERS_MAX: usize = 1_000_000;
 
-/// The delay before repeating a hand-over that the node cannot make yet, in milliseconds: about one write to the disk.
+/// The pause before a hand-over is tried again that the node could not make yet, in milliseconds: about one write to
+/// the disk.
 pub const RETRY_HAND_OVER_MS: u32 = 10;
 
-/// The most requests of one owner in one lock's queue. An owner names one acquisition, so further requests are
-/// repetitions. They must be few, because a grant answers all of them in one step.
+/// The most requests that one owner may have in one lock's queue. An owner names one acquisition, so further requests
+/// are repetitions. They must be few, because a grant answers all of them in one step.
 pub const OWNER_REQUESTS_MAX: usize = 32;
 
-/// The number of consecutive unused turns after which the request that has waited longest is next, whatever the
-/// tickets. Clients that collide when they ask several nodes leave a turn or two unused, and keep their order. Ten
-/// turns are 0.2 s with the default of `lock.handoff-window`: clients that never acquire can keep a lock from all
-/// others no longer than that.
+/// After this number of unused turns in a row, the request that has waited longest is next, whatever the tickets say.
+/// Clients that collide when they ask several nodes leave a turn or two unused; that changes no order. With the default
+/// of `lock.handoff-window` ten turns take 0.2 s, so clients that never acquire can keep a lock from others no longer
+/// than that.
 pub const UNUSED_TURNS_MAX: u32 = 10;
 
 /// The most waiting clients answered in one pass of the event loop, and the most requests that one pass over a queue
 /// removes. Each answer costs the server 10 to 20 µs, mostly for writing to the socket, so it returns to its other
-/// clients within 1 ms. A command that frees a lock and the timer after it can each do so in one pass.
+/// clients within 1 ms. In one pass, a command that frees a lock can answer this many, and the timer after it too.
 pub const ANSWERS_A_PASS_MAX: usize = 50;
 
-/// The longest wait for the disk of an ACQUIRE that waits for no other owner, in milliseconds: a write that is briefly
-/// slow is waited for, a disk that hangs is reported.
+/// The longest time for which an ACQUIRE without WAIT waits for the disk, in milliseconds. It bridges a slow write; if
+/// the disk hangs, the client gets an error.
 pub const DISK_WAIT_MS: u32 = 1_000;
 
-/// The most grants that one step removes from a lock that others hold, because their leases are over or an operator
-/// breaks their token. Each costs some microseconds.
+/// The most grants that one step removes from a lock which others hold, because their leases are over or an operator
+/// breaks their token. Each takes some microseconds.
 pub const ENDED_A_STEP_MAX: usize = 64;
 
-/// The largest difference between the rates of any two clocks, in percent: a lease may end this much later on its
-/// holder's clock than on the node's. The holder's validity is shorter by this, and a guard is longer.
+/// The largest difference between the rates of any two clocks, in percent: a lease may end later on its holder's clock
+/// than on the node's by so much. So the holder's validity is shorter by this, and a guard is longer.
 pub const DRIFT_PERCENT: u64 = 1;
 
 /// The default of `lock.log-max-len`: a few hundred KiB, and days of a healthy node's entries.
@@ -237,28 +240,28 @@ pub const LOG_SLOWER_THAN_DEFAULT_MS: u32 = 1_000;
 /// The upper bound of `lock.log-slower-than`, in milliseconds: the longest wait.
 pub const LOG_SLOWER_THAN_LIMIT_MS: u32 = WAIT_MAX_MS;
 
-/// The bytes of a key that the log keeps.
+/// The most bytes of a key that an entry of the log keeps.
 pub const LOG_KEY_BYTES_MAX: usize = 256;
 
-/// The bytes of a note that the log keeps.
+/// The most bytes of a note that an entry of the log keeps.
 pub const LOG_NOTE_BYTES_MAX: usize = 128;
 
-/// The number of counters of contended keys, for each kind of contention: a count is too large by less than 0.4 % of
-/// all events.
+/// The number of counters for contended keys, for each kind of contention. With these a count is too large by less than
+/// 0.4 % of all events.
 pub const TOP_KEYS: usize = 256;
 
-/// The most events of grants (`lock.events`) kept until they are published, in the same pass of the event loop or the
-/// next. It is bounded because one command can delete any number of locks.
+/// The most unpublished events of grants (`lock.events`) that the node keeps. They are published in the same pass of
+/// the event loop or the next, but one command can delete any number of locks.
 pub const EVENTS_MAX: usize = 1_024;
 
-/// The most key prefixes with separate metrics: each takes at most 75 KB, all 2.5 MB, and people can still read that
-/// many.
+/// The most key prefixes that have metrics of their own: each takes at most 75 KB, all 2.5 MB, and people can still
+/// read that many.
 pub const PREFIXES_MAX: usize = 32;
 
-/// The longest key prefix with separate metrics, in bytes.
+/// The longest key prefix that has metrics of its own, in bytes.
 pub const PREFIX_BYTES_MAX: usize = 128;
 
-/// The most grants that are logged when a whole lock ends in one step, while other clients wait.
+/// The most grants that are logged if a whole lock ends in one step, because all other clients wait meanwhile.
 pub const LOGGED_TOGETHER_MAX: usize = 64;
 
 /// The largest version of a set of nodes, exact in Lua, JavaScript and JSON, as tokens are.

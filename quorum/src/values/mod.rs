@@ -1,4 +1,4 @@
-//! The basic values that all other modules use.
+//! Values that all other modules use: keys, modes, tokens, times, limits.
 
 pub mod cause;
 pub mod escaped;

@@ -1,9 +1,10 @@
 //! The mode in which a grant holds a lock, and which grants are compatible.
 //!
-//! Grants conflict in *pairs*. Majorities of independent nodes can enforce that: two majorities share a node, which
-//! refuses one of the two. They cannot enforce a count: nodes that each admit k holders admit more than k together.
+//! Grants conflict in *pairs*. Majorities of independent nodes can enforce that, because two majorities share a node,
+//! which refuses one of the two requests. They cannot enforce a count: if each node admits k holders, all nodes
+//! together admit more than k.
 
-/// Number `number` of `limit` permits, 1 ≤ number ≤ limit.
+/// A permit: number `number` of `limit`, with 1 ≤ number ≤ limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Permit {
     number: u16,
@@ -11,7 +12,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Creates permit `number` of `limit`, if there is one.
+    /// Creates the permit `number` of `limit`; `None` if there is no such number.
     pub const fn new(number: u16, limit: u16) -> Option<Self> {
         if number >= 1 && number <= limit { Some(Self { number, limit }) } else { None }
     }
@@ -34,29 +35,29 @@ pub enum Mode {
     Exclusive,
     /// Others may hold the lock in this mode too.
     Shared,
-    /// Others may hold other numbers, within both limits.
+    /// Others may hold permits with other numbers; no number is above the limit of another.
     Permit(Permit),
 }
 
 /// The mode that a request asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wanted {
-    /// The lock exclusively.
+    /// The whole lock, for this owner alone.
     #[default]
     Exclusive,
-    /// The lock together with others in this mode.
+    /// The lock together with other readers.
     Shared,
-    /// A permit of `limit`, which is 2 or more.
+    /// One of `limit` permits; the limit is 2 or more.
     Permit {
         /// The number of permits.
         limit: u16,
-        /// The permit's number; `None` for any free one.
+        /// The number of the wanted permit; `None` for any free one.
         number: Option<u16>,
     },
 }
 
 impl Wanted {
-    /// Returns the mode's name for people.
+    /// Returns the mode's name as INFO and errors show it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -65,7 +66,7 @@ impl Wanted {
         }
     }
 
-    /// Returns every mode that a grant for this request can have, permits from the lowest number on.
+    /// Returns every mode that a grant for this request can have. For permits these begin with the lowest number.
     pub fn modes(self) -> impl Iterator<Item = Mode> {
         let (mode, limit, number) = match self {
             Self::Exclusive => (Some(Mode::Exclusive), 0, None),
@@ -76,12 +77,13 @@ impl Wanted {
         mode.into_iter().chain(numbers.filter_map(move |n| Permit::new(n, limit)).map(Mode::Permit))
     }
 
-    /// Returns whether `other` asks for a grant of the same kind: permits of any limit and number are of one kind.
+    /// Returns whether `other` asks for the same kind of grant. Permits are of one kind, whatever their limits and
+    /// numbers.
     pub fn is_like(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
-    /// Returns whether a grant of `mode` satisfies the request.
+    /// Returns whether a grant of `mode` is what the request asks for.
     pub fn is(self, mode: Mode) -> bool {
         match (self, mode) {
             (Self::Exclusive, Mode::Exclusive) | (Self::Shared, Mode::Shared) => true,
@@ -94,7 +96,7 @@ impl Wanted {
 }
 
 impl Mode {
-    /// Returns the mode's name for people.
+    /// Returns the mode's name as INFO and errors show it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -103,8 +105,8 @@ impl Mode {
         }
     }
 
-    /// Returns the permit number. It is 1 for an exclusive grant, which is permit 1 of 1, and for readers, which need
-    /// no number.
+    /// Returns the number of a permit. It is 1 for an exclusive grant, which is permit 1 of 1, and for readers, who
+    /// need no number.
     pub const fn number(self) -> u16 {
         match self {
             Mode::Permit(permit) => permit.number,
@@ -112,7 +114,7 @@ impl Mode {
         }
     }
 
-    /// Returns whether grants of these modes may hold one lock together.
+    /// Returns whether two owners may hold one lock in these modes at a time.
     pub const fn is_compatible(self, other: Mode) -> bool {
         match (self, other) {
             (Mode::Shared, Mode::Shared) => true,
@@ -148,10 +150,10 @@ pub(crate) mod tests {
             (Mode::Shared, permit(1, 9), false),
             (permit(1, 3), permit(2, 3), true),
             (permit(2, 3), permit(2, 3), false),
-            // The smaller limit counts, in either order.
+            // Of two limits the smaller counts, whichever grant has it.
             (permit(3, 3), permit(1, 2), false),
             (permit(2, 3), permit(1, 2), true),
-            // A limit of one is an exclusive lock.
+            // With a limit of one, a permit is an exclusive lock.
             (permit(1, 1), permit(2, 2), false),
         ];
         for (one, other, together) in pairs {
@@ -177,7 +179,7 @@ pub(crate) mod tests {
         assert!(Wanted::Shared.is(Mode::Shared) && !Wanted::Shared.is(Mode::Exclusive) && !Wanted::Shared.is(grant));
     }
 
-    /// No set of pairwise compatible permits is larger than the smallest limit among them.
+    /// Among permits that are compatible with each other, there are never more than the smallest of their limits.
     #[test]
     fn no_more_permits_than_the_smallest_limit_go_together() {
         let permits: Vec<_> = all(4).into_iter().filter(|mode| matches!(mode, Mode::Permit(_))).collect();

@@ -1,4 +1,4 @@
-//! Prefixes of keys, as an operator lists them.
+//! Key prefixes with metrics of their own, as an operator lists them.
 
 use crate::values::escaped::{escape, unescape};
 use crate::values::limits::{PREFIX_BYTES_MAX, PREFIXES_MAX};
@@ -8,8 +8,8 @@ use crate::values::limits::{PREFIX_BYTES_MAX, PREFIXES_MAX};
 pub struct KeyPrefixes(Vec<Box<[u8]>>);
 
 impl KeyPrefixes {
-    /// Parses prefixes from `text`, separated by spaces and escaped as [`escape`] does. `None` if it is out of bounds
-    /// or malformed.
+    /// Parses prefixes from `text`: separated by spaces, and escaped as [`escape`] does. `None` if one of them is
+    /// malformed or too long, or there are too many.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let words = text.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
         let mut prefixes: Vec<Box<[u8]>> = vec![];

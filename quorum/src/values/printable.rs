@@ -1,4 +1,4 @@
-//! Prints texts from others without executing terminal control sequences in them.
+//! Prints texts that come from others, so that control sequences in them do not act on the terminal.
 
 use std::fmt::{self, Write};
 

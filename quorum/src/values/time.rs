@@ -1,4 +1,4 @@
-//! Times that the rules are given. The rules read no clock.
+//! Points in time and lengths of time, as the rules receive them. No rule reads a clock.
 
 use crate::values::limits::TOKEN_HINT_MAX;
 
@@ -14,7 +14,7 @@ const US_PER_SECOND: u64 = 1_000_000;
 pub struct BootTime(u64);
 
 impl BootTime {
-    /// A point later than any event.
+    /// A point later than any event, for something that never ends.
     pub const MAX: BootTime = BootTime(u64::MAX);
 
     /// Creates a point `us` microseconds after boot.
@@ -42,7 +42,7 @@ impl BootTime {
         Self(self.0.div_ceil(US_PER_SECOND).saturating_mul(US_PER_SECOND))
     }
 
-    /// Returns the point `ms` milliseconds earlier, at the earliest the boot.
+    /// Returns the point `ms` milliseconds earlier, or the moment of boot if that is later.
     pub const fn minus_ms(self, ms: u32) -> Self {
         Self(self.0.saturating_sub(ms as u64 * US_PER_MS))
     }
@@ -63,23 +63,23 @@ impl BootTime {
     }
 }
 
-/// The identity of one boot of one machine: boot-clock times can be compared only within one boot. It is random if the
-/// system does not tell it, so that no times compare.
+/// The identity of one boot of one machine: times on the boot clock can be compared only within one boot. If the system
+/// does not tell it, it is random, so that no two are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootId(pub [u8; 16]);
 
-/// Returns the latest time that another machine's clock may show when this one shows `wall_us`, if clocks are up to
-/// `skew_ms` apart.
+/// Returns the latest time that another machine's clock may show when this one's shows `wall_us`. Clocks differ by up
+/// to `skew_ms`.
 pub const fn ahead_us(wall_us: u64, skew_ms: u32) -> u64 {
     wall_us + skew_ms as u64 * US_PER_MS
 }
 
-/// The two clocks at one moment.
+/// The readings of a machine's two clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// The boot clock, by which all decisions about leases are made.
     pub boot: BootTime,
-    /// The wall clock in microseconds since 1970, at most [`TOKEN_HINT_MAX`]: only a hint for token values.
+    /// The wall clock in microseconds since 1970, at most [`TOKEN_HINT_MAX`]. It is only used to choose tokens.
     pub wall_us: u64,
 }
 

@@ -7,12 +7,12 @@ use crate::values::limits::TOKEN_LIMIT;
 pub struct Token(u64);
 
 impl Token {
-    /// Creates the token with this value, if it is in bounds.
+    /// Creates the token with this value; `None` if it is out of bounds.
     pub const fn new(value: u64) -> Option<Self> {
         if value >= 1 && value < TOKEN_LIMIT { Some(Self(value)) } else { None }
     }
 
-    /// Returns the token's value.
+    /// Returns the token as an integer.
     pub const fn get(self) -> u64 {
         self.0
     }

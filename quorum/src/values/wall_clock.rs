@@ -1,28 +1,29 @@
 //! The wall clock as a hint for tokens, which does not accept every jump at once.
 //!
 //! Tokens never fall. A wall clock may show a far future for a moment: a wrong date that somebody corrects, a virtual
-//! machine that wakes up, a broken clock chip. Following it would move the node's tokens there for good, where those of
-//! no other node are. So passing time and small steps are accepted at once, a jump ahead only once the clock has stayed
-//! there for a while.
+//! machine that wakes up, a broken clock chip. If the node followed it, its tokens would be there for good, far above
+//! those of all other nodes. So passing time and small steps are accepted at once, but a jump ahead only after the
+//! clock has stayed there for a while.
 
 use crate::values::limits::{CLOCK_JUMP_US, CLOCK_SETTLES_MS, NODE_DOWN_US};
 use crate::values::time::BootTime;
 
-/// The wall clock as far as it is accepted.
+/// The wall clock as the node accepts it: without a jump that may be a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
-    /// The lead over the boot clock, in microseconds.
+    /// The lead of the accepted wall clock over the boot clock, in microseconds.
     ahead_us: u64,
-    /// The lead after a jump, and when it was first seen.
+    /// For a jump that is not accepted yet: how far the wall clock is ahead of the boot clock, and when that was first
+    /// seen.
     jumped: Option<(u64, BootTime)>,
 }
 
 impl WallClock {
-    /// The clock before it was first read.
+    /// The clock as it is before it is first read.
     pub const UNKNOWN: Self = Self { ahead_us: 0, jumped: None };
 
-    /// Creates the clock at the start of a node, when it shows `wall_us`. The node's tokens were at most `ceiling`, if
-    /// that is known. No node is down for years, so a clock that says so has jumped.
+    /// Creates the clock at the start of a node, when it shows `wall_us`. If the last incarnation's `ceiling` is known,
+    /// its tokens were not larger. No node is down for years, so a clock that is years ahead of the ceiling has jumped.
     pub fn new(boot: BootTime, wall_us: u64, ceiling: Option<u64>) -> Self {
         let wall_ahead = wall_us.saturating_sub(boot.as_us());
         match ceiling {
@@ -33,7 +34,7 @@ impl WallClock {
         }
     }
 
-    /// Notes that the clock shows `wall_us` at `boot`.
+    /// Handles a reading: the wall clock shows `wall_us` when the boot clock shows `boot`.
     pub fn look(&mut self, boot: BootTime, wall_us: u64) {
         let wall_ahead = wall_us.saturating_sub(boot.as_us());
         if wall_ahead <= self.ahead_us.saturating_add(CLOCK_JUMP_US) {
@@ -50,12 +51,12 @@ impl WallClock {
         }
     }
 
-    /// Returns the accepted lead over the boot clock, in microseconds.
+    /// Returns how far the accepted wall clock is ahead of the boot clock, in microseconds.
     pub fn ahead_us(&self) -> u64 {
         self.ahead_us
     }
 
-    /// Returns how far a pending jump is ahead of the accepted time, in microseconds.
+    /// Returns how far a jump that is not accepted yet is ahead of the accepted time, in microseconds.
     pub fn jump_us(&self) -> Option<u64> {
         self.jumped.map(|(to, _)| to.saturating_sub(self.ahead_us))
     }
@@ -103,7 +104,7 @@ mod tests {
         let mut corrected = clock;
         corrected.look(boot(CLOCK_SETTLES_MS), START_US + CLOCK_SETTLES_MS * 1_000);
         assert_eq!((shown(&corrected, CLOCK_SETTLES_MS), corrected.jump_us()), (0, None));
-        // A jump to another time starts a new wait.
+        // The clock jumps to yet another time, so the wait begins again.
         let mut elsewhere = clock;
         elsewhere.look(boot(CLOCK_SETTLES_MS), START_US + 2 * far);
         assert_eq!(elsewhere.jump_us(), Some(2 * far - CLOCK_SETTLES_MS * 1_000));

@@ -1,4 +1,4 @@
-//! Hands answers to observers, and checks what they believe against what happened.
+//! Hands answers to observers, and compares what they report with what happened.
 
 use super::{FRESH_US, LockReport, Server, World, Wrong, owner_bytes};
 use crate::values::time::BootTime;
@@ -33,7 +33,7 @@ impl World {
         let mut broken = None;
         match &leader {
             Some((term, sequence, value)) => {
-                // A term has one leader, and that leader won it.
+                // A term has one leader: the one that won it.
                 match self.won.get(term) {
                     Some(owner) if owner_bytes(*owner) == *value => {}
                     _ => {

@@ -1,13 +1,13 @@
-//! Tokens that rise while the lock is held.
+//! Tests of tokens that rise while the lock is held.
 
 use super::*;
 
 /// Regression: another process of the same owner raised the tokens. The nodes no longer had the tokens that they had
-/// acknowledged to this process, so the lock counted as gone and its owner was granted another permit.
+/// acknowledged to this process, so the lock counted as gone. Now the nodes are asked which tokens they have.
 #[test]
 fn tokens_that_another_process_raises() {
     let raised = |held: &mut Held, node: usize, calls: &[Call]| {
-        // The first node to report its token determines the token that the others are asked to raise to.
+        // The first node that reports its token sets the token to which the others are asked to raise theirs.
         let ask = Ask::Fence { token: token(if node == 0 { 100 } else { 200 }) };
         assert_eq!(calls, if node == 0 { vec![Call::now(node, ask)] } else { vec![] });
         held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(200)), at(120).boot)
@@ -23,7 +23,7 @@ fn tokens_that_another_process_raises() {
         held.on_answer(1, node, id(node as u128), ask, Answer::Token(token(200)), at(130).boot);
     }
     assert_eq!((held.outcome(), held.token(), held.is_lost()), (Some(true), token(200), false));
-    // The same happens if a read of the nodes finds the tokens missing.
+    // The same happens if a check of the nodes finds the tokens missing.
     let mut held = self::held();
     held.is_spoken_for_elsewhere();
     for node in 0..3 {
@@ -34,8 +34,9 @@ fn tokens_that_another_process_raises() {
     assert_eq!((held.token(), held.is_lost()), (token(200), false));
 }
 
-/// Regression: the lock was broken on all nodes while their tokens were being raised. The nodes reported that, but the
-/// next round took the lock again node by node, as if they had restarted.
+/// Regression: the lock was broken on all nodes while their tokens were being raised. The nodes reported that it was
+/// gone, but the next round took it again on one node after the other, as if they had restarted. It has to count as
+/// lost.
 #[test]
 fn broken_while_tokens_are_raised_it_is_lost() {
     let mut held = held();
@@ -62,7 +63,7 @@ fn the_token_rises_when_a_majority_has_the_larger_one_and_never_falls() {
     assert_eq!(held.token(), token(100), "two of five");
     fenced(&mut held, 1, 200, 120);
     assert_eq!(held.token(), token(200));
-    // A node with a lower token is asked to raise it, and takes part in rounds only after that.
+    // A node with a lower token is asked to raise it first. It takes part in rounds only after that.
     let calls = healed(&mut held, 4, 150, 130);
     assert!(calls.contains(&Call::now(4, Ask::Fence { token: token(200) })));
     let calls = extend(&mut held, 200);
@@ -71,8 +72,8 @@ fn the_token_rises_when_a_majority_has_the_larger_one_and_never_falls() {
     assert_eq!(held.token(), token(200));
 }
 
-/// A late grant has a larger token, so all nodes are asked to raise theirs while a round with the lower token is on its
-/// way. The nodes refuse the round, but still have the lock.
+/// A late grant has a larger token, so all nodes are asked to raise theirs while an extension with the lower token is
+/// on its way. The nodes refuse the extension, but still have the lock, so nothing is lost.
 #[test]
 fn a_raise_that_overtakes_an_extension_loses_nothing() {
     for fence_answered_first in [false, true] {
@@ -122,8 +123,8 @@ fn a_raise_that_failed_leaves_it_unknown_and_asked_again() {
     assert!(proposal >= held.token());
 }
 
-/// Nodes hung for longer than the time that they have to answer. Then they raised their tokens, and refused an
-/// extension that named the lower one. They are asked which token they have before the lock counts as gone there.
+/// Nodes hung for longer than they have time to answer. Then they raised their tokens, and refused an extension that
+/// named the lower one. Before the lock counts as gone there, they are asked which token they have.
 #[test]
 fn a_raise_without_an_answer_is_no_loss() {
     for has_it in [true, false] {

@@ -1,4 +1,4 @@
-//! Which answers a round of extension counts.
+//! Tests of which answers count in a round of extension.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn answers_count_for_their_own_round_once_and_in_time() {
     assert_eq!(held.valid_until(), until);
 }
 
-/// A node that restarted empty and was healed adds no validity in the current round, nor does a late grant.
+/// A node restarts empty and grants the lock again. It adds nothing to the validity in this round, but in the next one.
 #[test]
 fn a_healed_node_counts_from_the_next_round_on() {
     let mut held = held();
@@ -53,7 +53,8 @@ fn a_healed_node_counts_from_the_next_round_on() {
     assert_eq!(held.outcome(), Some(true));
 }
 
-/// A late grant of the acquisition has an old lease, so it does not count in the current round.
+/// A grant of the acquisition arrives late, and its lease is old. So the node does not count in this round, but in the
+/// next one.
 #[test]
 fn a_late_grant_of_the_acquisition_counts_from_the_next_round_on() {
     let mut held = held();

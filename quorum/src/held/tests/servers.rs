@@ -1,4 +1,4 @@
-//! Servers with two names, and names that lead to another server.
+//! Tests of servers with two names, and of names that come to lead to another server.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn a_server_that_takes_a_nodes_name_adds_nothing_to_the_round() {
 }
 
 /// Regression: the lock was broken on all nodes. A server was asked under its second name, and granted the lock again
-/// before it reported under its first name that the lock is gone. So the break was undone.
+/// before it reported under its first name that the lock is gone. So the break was undone. Now it is not asked.
 #[test]
 fn a_second_name_of_a_server_is_not_asked_to_grant_it() {
     for known in [true, false] {
@@ -47,7 +47,8 @@ fn a_second_name_of_a_server_is_not_asked_to_grant_it() {
     }
 }
 
-/// A second name leads to a separate server from now on.
+/// A name that led to a second server is known as a second name of the first. When it leads elsewhere again, that
+/// server is asked for the lock in the next round.
 #[test]
 fn a_second_name_that_leads_elsewhere_is_asked_to_grant_it_in_the_next_round() {
     let members = [(0, true), (0, false), (2, true)].map(|(n, has)| (id(n), has.then(|| token(100)), false)).to_vec();
@@ -59,7 +60,7 @@ fn a_second_name_that_leads_elsewhere_is_asked_to_grant_it_in_the_next_round() {
     assert_eq!((held.nodes_held(), held.is_lost()), (3, false));
 }
 
-/// A name leads to another server now: the new server's answers do not fulfil the old one's promises.
+/// A name leads to another server now. What the old server acknowledged does not count for the new one.
 #[test]
 fn another_server_under_the_same_name_does_not_count() {
     let mut held = held();
@@ -69,13 +70,13 @@ fn another_server_under_the_same_name_does_not_count() {
     let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
     held.on_answer(1, 2, id(77), ask, Answer::Token(token(100)), at(110).boot);
     assert_eq!(held.outcome(), Some(false));
-    // A server that is in the set already does not count under a second name.
+    // A server that is already in the set does not count a second time.
     assert!(held.on_answer(1, 4, id(0), held.heal(), Answer::Token(token(100)), at(110).boot).is_empty());
     assert_eq!(held.nodes_held(), 3);
 }
 
-/// A slot of a cluster moved with its locks. The new server was not asked when the round began, and is asked in the
-/// next one.
+/// A slot of a cluster moved with its locks, so the name leads to another server with the lock. That one was not asked
+/// when the round began, and counts from the next round on.
 #[test]
 fn a_server_that_the_lock_moved_to_counts_from_the_next_round_on() {
     let member = (id(0), Some(token(100)), false);
@@ -88,7 +89,7 @@ fn a_server_that_the_lock_moved_to_counts_from_the_next_round_on() {
     extend(&mut held, 200);
     held.on_answer(2, 0, id(77), ask, Answer::Token(token(100)), at(210).boot);
     assert_eq!((held.outcome(), held.valid_until()), (Some(true), valid_until(at(200).boot, TTL_MS)));
-    // A server without the lock does not take the place of the earlier one.
+    // A server that does not have the lock does not take the place of the earlier one.
     extend(&mut held, 300);
     held.on_answer(3, 0, id(78), ask, Answer::No, at(310).boot);
     assert!(held.is_lost());

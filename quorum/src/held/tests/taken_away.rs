@@ -1,10 +1,10 @@
-//! When a lock counts as lost, and which nodes are asked to grant it again.
+//! Tests of when a lock counts as lost, and of which nodes are asked to grant it again.
 
 use super::*;
 
-/// During a round a node was replaced, and its successor granted the lock: it only counts as healed. Then a majority is
-/// asked and does not have the lock, so the lock is lost, whatever the rest answers. No node is asked to grant it again
-/// meanwhile, so a break on one node after the other is not undone.
+/// During a round a node was replaced, and its successor granted the lock, which makes it a healed node that does not
+/// count yet. Then a majority answers that it does not have the lock. So the lock is lost, whatever the others answer.
+/// No node is asked to grant it again meanwhile, because that could undo a break on one node after the other.
 #[test]
 fn what_a_majority_is_missing_is_lost() {
     let mut held = held();
@@ -24,7 +24,8 @@ fn what_a_majority_is_missing_is_lost() {
     assert!(held.is_lost());
 }
 
-/// A node without the grant says so when asked which token it has.
+/// Another process of the owner released the lock. The nodes are asked which token they have, answer that they have no
+/// grant, and the lock is lost.
 #[test]
 fn a_lock_that_another_process_gave_back_is_lost() {
     for looked_at in [false, true] {
@@ -43,8 +44,8 @@ fn a_lock_that_another_process_gave_back_is_lost() {
 }
 
 /// Regression: the lock was broken on one node after the other, and each granted it again before the next was broken.
-/// At no time did a majority lack it, so its holder continued, or reported that nodes could not be asked. Rounds that
-/// extend the lock meanwhile change nothing.
+/// At no time did a majority lack it, so its holder went on. It must count as lost; rounds that extend the lock
+/// meanwhile change nothing about that.
 #[test]
 fn a_lock_that_is_taken_away_on_one_node_after_the_other_is_lost() {
     let members = || (0..5).map(|n| (id(n), Some(token(100)), false)).collect();
@@ -65,8 +66,9 @@ fn a_lock_that_is_taken_away_on_one_node_after_the_other_is_lost() {
     }
 }
 
-/// Regression: a round of extension began while the lock was broken on one node after the other. Nodes that refused the
-/// extension were asked at once to grant the lock again, and a majority had it again before the last one was broken.
+/// Regression: a round began while the lock was broken on one node after the other. Nodes that refused the extension
+/// were asked at once to grant the lock again, and a majority had it again before the last one was broken. Now they are
+/// asked only a quarter of a lease later.
 #[test]
 fn a_node_where_it_was_taken_away_is_asked_to_grant_it_a_quarter_of_a_lease_later() {
     let mut held = held();
@@ -81,7 +83,8 @@ fn a_node_where_it_was_taken_away_is_asked_to_grant_it_a_quarter_of_a_lease_late
     assert_eq!(calls[..2], [0, 1].map(|node| Call::now(node, held.heal())));
 }
 
-/// A node that was not reached for a whole lease no longer has the lock, and nobody took it away there.
+/// A node was not reached for a whole lease, so it no longer has the lock. Nobody took it away, so the node is asked at
+/// once to grant it again.
 #[test]
 fn a_node_whose_lease_has_ended_is_asked_to_grant_it_at_once() {
     let members = (0..5).map(|n| (id(n), Some(token(100)), false)).collect();
@@ -98,8 +101,8 @@ fn a_node_whose_lease_has_ended_is_asked_to_grant_it_at_once() {
     assert!(held.was_gone_from(2) && !held.is_lost());
 }
 
-/// Regression: a check of a node found the lock missing during an extension, and the node's answer to that extension
-/// led to a request to grant it again.
+/// Regression: during an extension a check of a node found the lock missing, and then the node's answer to the
+/// extension led to a request to grant it again. In this round it must not be asked.
 #[test]
 fn what_is_missing_in_a_round_stays_missing_in_it() {
     let mut held = held();
@@ -112,7 +115,8 @@ fn what_is_missing_in_a_round_stays_missing_in_it() {
     }
 }
 
-/// A stopped process asks only after its leases have ended: the answers do not show that the lock was lost before.
+/// A process was stopped, and asks only after its leases have ended. The answers that nodes do not have the lock do not
+/// mean that it was taken away before.
 #[test]
 fn what_is_said_when_validity_is_over_is_no_loss_before() {
     let mut held = held();
@@ -124,8 +128,8 @@ fn what_is_said_when_validity_is_over_is_no_loss_before() {
     assert!(!held.is_lost());
 }
 
-/// Regression: a restarted node said that it does not have the lock when asked to raise its token, and again when asked
-/// to extend it. It was counted twice, so a lock that three of five nodes had counted as lost.
+/// Regression: a restarted node said twice that it does not have the lock: when asked to raise its token, and when
+/// asked to extend it. It counted twice, so a lock that three of five nodes had counted as lost.
 #[test]
 fn a_node_that_says_twice_that_it_is_gone_is_one_node() {
     let members = (0..5).map(|n| (id(n), (n < 4).then(|| token(100)), false)).collect();
@@ -145,9 +149,9 @@ fn a_node_that_says_twice_that_it_is_gone_is_one_node() {
     assert_eq!((held.nodes_held(), held.is_lost()), (3, false));
 }
 
-/// Regression: nodes that restart without their data say, when asked to raise the token, that they do not have the
-/// lock. They grant it again when their guard has ended, one after the other, and the lock counted as lost at the
-/// second one.
+/// Regression: nodes that restarted without their data said that they do not have the lock, and granted it again when
+/// their guard ended, one after the other. The lock counted as lost at the second one. It must not, because no majority
+/// lost it at one time.
 #[test]
 fn nodes_that_restart_one_after_the_other_lose_nothing() {
     let members = (0..3).map(|n| (id(n), Some(token(100)), false)).collect();
@@ -168,8 +172,9 @@ fn nodes_that_restart_one_after_the_other_lose_nothing() {
     assert_eq!((held.nodes_held(), held.was_gone_from(0)), (3, false));
 }
 
-/// Regression: nodes whose answers to the acquisition arrived after the majority's counted as nodes with an unknown
-/// lease until the first extension. When the lock was taken away there, they were asked at once to grant it again.
+/// Regression: nodes that answered the acquisition after the majority counted until the first extension as nodes with
+/// an unknown lease. When the lock was taken away there, they were asked at once to grant it again. They must count as
+/// nodes that lost it.
 #[test]
 fn a_lock_that_is_taken_away_where_it_was_granted_last_is_lost() {
     let granted = |n| (id(n), Some(token(100)), false);
