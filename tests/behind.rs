@@ -25,7 +25,7 @@ fn who_waits_says_for_whom_and_the_last_word_of_an_owner_counts() {
     client.say("LOCK.ACQUIRE k holder 60000");
     let _one = waits(&server, "LOCK.ACQUIRE k one 60000 WAIT 60000 BEHIND 400 NOTE deploy");
     let _two = waits(&server, "LOCK.WAIT k two 60000 TICKET 7 NOTE web-3 BEHIND 2");
-    // Its ticket places it behind the first, which has none.
+    // The second request has a ticket, which places it behind the first request, which has none.
     assert_eq!(shown(&server), (vec![row("one", "deploy", 400), row("two", "web-3", 2)], 402));
     let (again, _) = waits(&server, "LOCK.WAIT k two 60000 TICKET 7 NOTE web-4 BEHIND 5");
     let two = row("two", "web-4", 5);

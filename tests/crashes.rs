@@ -25,7 +25,7 @@ const WORKERS: usize = 4;
 struct Told {
     /// The largest acknowledged token.
     token: i64,
-    /// The end of the validity of its last acknowledged holder, counted from before the request.
+    /// The end of validity of the key's last acknowledged holder, counted from before the request.
     valid_until: Instant,
 }
 

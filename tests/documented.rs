@@ -177,7 +177,7 @@ fn the_memory_of_a_lock_is_as_measured() {
 }
 
 impl Told {
-    /// Asks the server for its list.
+    /// Returns the tested server's own list.
     fn by(self, client: &mut Client) -> Words {
         let codes = || error_texts().iter().map(|text| text.split(' ').next().unwrap().to_owned()).collect::<Words>();
         match self {

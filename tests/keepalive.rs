@@ -166,7 +166,7 @@ fn what_its_holder_does_meanwhile() {
     let kept = |server: &Server| server.client().say("LOCK.INFO k HOLDERS 9").field("grants").as_list();
     is_kept(&server, raised);
     assert_eq!(kept(&server)[1].field("keepalive"), int(0));
-    // Another connection releases it.
+    // Another connection releases the lock.
     assert_eq!(server.client().say("LOCK.RELEASE k me"), int(0));
     assert_eq!((server.info("keepalives"), kept(&server).len()), (0, 1));
 }
@@ -179,7 +179,7 @@ fn a_repeated_request_binds_it_to_another_connection() {
     assert_eq!(second.say(&format!("LOCK.ACQUIRE k me {TTL} RETRY KEEPALIVE 3600000")), int(token));
     drop(first);
     is_kept(&server, token);
-    // An ACQUIRE without KEEPALIVE leaves it as it is.
+    // An ACQUIRE without KEEPALIVE does not end the KEEPALIVE of the second connection.
     assert_eq!(server.client().say(&format!("LOCK.ACQUIRE k me {TTL} RETRY")), int(token));
     is_kept(&server, token);
     drop(second);

@@ -158,7 +158,7 @@ fn a_rewritten_aof_holds_the_same() {
         wait_until("the rewrite ends", || {
             client.info_field("aof_rewrite_in_progress") == 0 && client.info_field("aof_rewrite_scheduled") == 0
         });
-        // These change locks that the rewritten file contains as a whole.
+        // Changes of locks that the rewritten file contains as a whole.
         client.say("LOCK.ACQUIRE read late 60000 SHARED");
         client.say("LOCK.RELEASE read late");
         let before = picture(&mut client);

@@ -116,7 +116,7 @@ fn a_replica_that_goes_on_from_the_backlog_misses_nothing() {
     let server = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
     let replica = Setup::new().replication().start();
     follow(&replica, &server);
-    // The replica's link breaks, and it resumes from the backlog without a copy of the data.
+    // The replica's link breaks, and the replica resumes from the backlog without a copy of the data.
     let mut master = server.client();
     master.say("CLIENT KILL TYPE replica");
     under_load(&server, || {

@@ -111,7 +111,7 @@ fn an_expired_lock_is_free_on_a_replica_whose_master_is_silent() {
     assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));
     wait_until("the lease ends", || copy.say("LOCK.INFO k") == null());
     assert_eq!(copy.say("EXISTS k"), int(1), "a replica deletes nothing by itself");
-    // Once promoted, it deletes the ended lock.
+    // Once promoted, the replica deletes the ended lock.
     copy.say("REPLICAOF NO ONE");
     wait_until("it is deleted", || copy.say("EXISTS k") == int(0));
     replica.lift();
@@ -126,7 +126,7 @@ fn a_promoted_replica_knows_the_holder() {
     in_step(&mut master);
     server.kill();
     copy.say("REPLICAOF NO ONE");
-    // Its former master may have granted locks that never reached it.
+    // The replica's former master may have granted locks that never reached the replica.
     assert!(error(copy.say("LOCK.ACQUIRE other you 1000")).starts_with("GUARDED "));
     assert!(error(copy.say("LOCK.EXTEND k me 60000")).starts_with("GUARDED "));
     assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));

@@ -85,7 +85,7 @@ fn a_thousand_readers_who_wait_for_one_writer_get_in_together() {
         client.ask(&format!("LOCK.ACQUIRE k r{n} 60000 SHARED WAIT 60000"));
     }
     wait_until("all wait", || server.info("waiters") == COUNT as u64);
-    // This writer is behind all of them.
+    // This writer is behind all readers in the queue.
     let _writer = writer_waits(&server, "x");
     me.say("LOCK.RELEASE k w");
     for client in &mut clients {
@@ -277,7 +277,7 @@ fn writers_who_keep_coming_do_not_keep_a_reader_out() {
             wait_until("it waits", || server.info("waiters") == 4);
             anchor.say("LOCK.RELEASE k anchor");
             let until = token(&patient.hear());
-            // The last of them may not have recorded its token yet.
+            // The last writer may not have recorded its token yet.
             let between = || tokens.lock().unwrap().iter().filter(|&&token| from < token && token < until).count();
             wait_until("they tell", || between() >= 3);
             assert_eq!(between(), 3);

@@ -49,7 +49,7 @@ fn above_maxmemory_nothing_more_is_kept_and_what_holders_do_goes_on() {
     me.say(&format!("CONFIG SET maxmemory {}", used + 20 * MEGABYTE as u64));
     let (waiting, refused) = fill(&mut asker, &key);
     assert!(refused.starts_with("OOM ") && waiting < 20, "{waiting} waited: {refused}");
-    // The server has to be above the bound, not just below it.
+    // The server's memory has to be above `maxmemory`, not just a little below it.
     let used = me.info_field("used_memory");
     me.say(&format!("CONFIG SET maxmemory {}", used - 3 * MEGABYTE as u64));
     for line in [

@@ -56,7 +56,7 @@ fn never_is_the_operators_own_risk() {
 
 #[test]
 fn a_clean_end_is_proved_by_what_was_loaded() {
-    // (how it ends, setup)
+    // Each entry: the argument of SHUTDOWN, and the server's setup.
     let rdb = || Setup::new().option("save", "3600 1");
     for (how, setup) in
         [("SAVE", rdb()), ("", rdb()), ("", Setup::new().option("appendonly", "yes")), ("NOSAVE", Setup::new().aof())]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::{Client, Server, Setup, error, guarded_ms, int, null, read, state_file};
 
-/// The leases in those files, in milliseconds.
+/// The length of the leases in `stored/`, in milliseconds.
 const LEASE_MS: i64 = 86_400_000;
 
 /// The step of the wall clock, in seconds, to a time before the files were written: tokens must not depend on it.

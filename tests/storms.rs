@@ -150,7 +150,7 @@ fn a_random_half_of_many_goes_away_and_the_others_are_served_in_order() {
     let mut served = HashSet::new();
     while server.info("waiters") > 0 {
         let Some(next) = left.iter().position(|(n, _)| stays[*n]) else { break };
-        // These clients disconnect right before the next one that stays is served.
+        // The clients before the next one that stays disconnect right before that one is served.
         let before = server.info("waiters");
         drop(left.drain(..next).collect::<Vec<_>>());
         wait_until("they are gone", || server.info("waiters") == before - next as u64);

@@ -25,7 +25,7 @@ fn as_many_turns_as_there_are_permits_each_with_its_number() {
     assert_eq!(number(&me.say("LOCK.ACQUIRE k a 60000 LIMIT 3 PERMIT 1")), 1);
     assert_eq!(me.say("LOCK.WAIT k a 0 LIMIT 3"), int(1), "it holds it so");
     assert!(error(me.say("LOCK.WAIT k a 0")).starts_with("OWNED"));
-    // A waiter is answered with the number that becomes free.
+    // A waiter is answered with the number of the permit that becomes free.
     let (mut c, mut d) = (turn(&server, "c", "LIMIT 3"), turn(&server, "d", "LIMIT 3"));
     me.say("LOCK.RELEASE k me");
     assert_eq!((c.hear(), server.info("waiters")), (int(2), 1));

@@ -77,12 +77,12 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Returns the CPU time of its main thread; exact while the thread sleeps.
+    /// Returns the CPU time of the server's main thread; exact while the thread sleeps.
     pub fn cpu_of_main_thread(&self) -> Duration {
         cpu_of_thread(self.pid(), &self.pid().to_string())
     }
 
-    /// Returns the CPU time of all its threads; exact for those that sleep.
+    /// Returns the CPU time of all threads of the server; exact for those that sleep.
     pub fn cpu_of_all_threads(&self) -> Duration {
         cpu_of_process(self.pid())
     }
@@ -112,7 +112,7 @@ pub fn switches_of_process(process: u32) -> u64 {
     status.map(of_thread).sum()
 }
 
-/// Returns the CPU time of its threads with this name.
+/// Returns the CPU time of the process's threads with this name.
 pub fn cpu_of_threads(process: u32, name: &str) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|thread| thread.unwrap());
     let named = threads.filter(|thread| {

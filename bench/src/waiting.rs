@@ -32,7 +32,7 @@ enum Way {
     Connected,
     /// Waits for an entry of a list.
     List,
-    /// Waits for a module that forgets it.
+    /// Waits because a module blocks the client, without keeping anything about it.
     Blocked,
     /// Waits for a command of a module that keeps nothing about the client.
     Lock,

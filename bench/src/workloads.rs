@@ -11,7 +11,7 @@ use crate::server::field;
 /// The number of commands sent before waiting for the first answer.
 pub const PIPELINED: usize = 32;
 
-/// The place of a rising token in a request.
+/// The text in a request that is replaced by a larger token each time it is sent.
 const RISING: &str = "1000000000000000";
 
 /// An operation. Its commands contain `{key}` (12 bytes, unique for each operation in a pipeline), `{owner}` and

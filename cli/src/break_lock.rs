@@ -71,7 +71,7 @@ const NOBODY: &str = "no node has it";
 struct Ended {
     /// Each node's last answer, or why it has none.
     said: Vec<ServerAnswer<()>>,
-    /// By node, the largest token that it has ended.
+    /// For each node, the largest token of the grants that it has ended.
     tokens: BTreeMap<usize, u64>,
 }
 

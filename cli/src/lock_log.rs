@@ -211,7 +211,7 @@ impl Event {
         }
     }
 
-    /// Returns how it ended, in words for people.
+    /// Returns how the grant or the wait ended, in words for people.
     pub fn ending(&self) -> String {
         let ended = printable(self.ended.as_bytes());
         if self.error.is_empty() { ended } else { format!("{ended} ({})", printable(self.error.as_bytes())) }

@@ -76,7 +76,8 @@ pub struct GrantView {
     pub extended_ms: Option<u64>,
     /// The number of nodes on which this owner holds the lock.
     pub nodes: usize,
-    /// True if these nodes are a majority. Otherwise the lock is being acquired, or is left over until its lease ends.
+    /// True if the owner holds the lock on a majority. Otherwise it is being acquired, or is left over until its lease
+    /// ends.
     pub is_held: bool,
     /// The number of nodes that cannot vouch for the grant: there it keeps others out until its lease ends, and is not
     /// extended.

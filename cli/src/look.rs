@@ -136,7 +136,7 @@ pub fn rows(views: &[LockView], nodes: &Nodes) -> String {
 pub struct Listed {
     /// The first locks found, in the order of their names.
     pub views: Vec<LockView>,
-    /// The number of locks found beyond those.
+    /// The number of locks found beyond those in `views`.
     pub more: usize,
     /// An error if some masters of clusters could not be asked, so that their locks may be missing.
     pub is_whole: Result<(), Failure>,

@@ -32,8 +32,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen. Signals that were ignored when this program started, as under nohup, stay ignored, here and in
-    /// the command.
+    /// Begins to receive signals. A signal that was ignored when this program started, as under nohup, stays ignored,
+    /// here and in the command.
     ///
     /// # Errors
     ///

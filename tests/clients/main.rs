@@ -29,7 +29,7 @@ use running::{folder, output};
 
 /// A recipe. A shell runs its commands in `tests/clients`, with the server's `PORT`.
 struct Recipe {
-    /// The client, as the index names it.
+    /// The client's name in the index of docs/clients.
     client: &'static str,
     /// The page in `docs/clients`.
     page: &'static str,

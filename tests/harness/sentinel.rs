@@ -53,7 +53,7 @@ impl Sentinel {
         sentinel
     }
 
-    /// Returns the port on which it listens.
+    /// Returns the port on which the Sentinel listens.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -100,8 +100,8 @@ extern "C" fn delete(ctx: *mut raw::RedisModuleCtx, argv: *mut *mut raw::RedisMo
 }
 
 extern "C" fn block(ctx: *mut raw::RedisModuleCtx, _argv: *mut *mut raw::RedisModuleString, _argc: c_int) -> c_int {
-    // SAFETY: the context is that of a client's command. Nobody unblocks it: the server does when it ends the
-    // connection.
+    // SAFETY: the context is that of a client's command. The module never unblocks the client; the server does so when
+    // it ends the connection.
     unsafe { api!(RedisModule_BlockClient(ctx, None, None, None, 0)) };
     OK
 }

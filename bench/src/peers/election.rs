@@ -71,7 +71,7 @@ fn client(ports: &[u16]) -> Client {
     Client::new(ports.iter().map(|port| format!("redis://127.0.0.1:{port}"))).unwrap()
 }
 
-/// Leads until it is killed.
+/// Leads until this process is killed.
 pub async fn lead(options: &LeaderOptions) {
     if options.etcd {
         let mut client = etcd::Client::to(&options.ports[..1]).await.unwrap();

@@ -57,7 +57,7 @@ impl Etcd {
                 .args(["--listen-client-urls", &url(clients[n]), "--advertise-client-urls", &url(clients[n])])
                 .args(["--listen-peer-urls", &url(peers[n]), "--initial-advertise-peer-urls", &url(peers[n])])
                 .args(["--initial-cluster", &cluster.join(","), "--logger", "zap", "--log-level", "fatal"])
-                // Before 3.5 it starts on ARM only if asked to.
+                // Before version 3.5, etcd starts on ARM only with this variable.
                 .env("ETCD_UNSUPPORTED_ARCH", "arm64")
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -92,7 +92,7 @@ impl Etcd {
         None
     }
 
-    /// Returns the ports on which its nodes serve clients.
+    /// Returns the ports on which the cluster's nodes serve clients.
     pub fn ports(&self) -> Vec<u16> {
         self.clients.clone()
     }
@@ -186,7 +186,7 @@ impl Client {
         let channel = match ports {
             // Connected at once: a cluster that is still starting is not reachable yet.
             [port] => endpoint(port).connect().await?,
-            // To the ready nodes in turn, as the crate etcd-client does.
+            // Requests go to the ready nodes in turn, as with the crate etcd-client.
             ports => Channel::balance_list(ports.iter().map(endpoint)),
         };
         Ok(Self { channel: Grpc::new(channel), repeats: Duration::ZERO })

@@ -150,7 +150,7 @@ async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Opti
     };
     let rslock = LockManager::from_clients(addresses.iter().map(no_delay).collect());
     add("rslock, no delay", Taker::Tasks(vec![Task::Rslock(rslock); tasks]), tasks);
-    // It makes a new connection for each command to each node, in a thread per task.
+    // redlock makes a new connection for each command to each node, in a thread per task.
     add("redlock (Rust)", Taker::Threads(Arc::new(RedLock::new(addresses))), THREADS_MAX);
 
     let peers = [

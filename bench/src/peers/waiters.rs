@@ -92,7 +92,7 @@ impl Waiter {
             Backend::Redis(Way::Rslock { every }, port) => {
                 let mut locks = LockManager::new(vec![address(port)]);
                 if let Some(every) = every {
-                    // It draws each delay between zero and this.
+                    // rslock draws each delay between zero and this value.
                     locks.set_retry(u32::MAX, *every * 2);
                 }
                 Self::Rslock { locks, key, held: None }
@@ -106,7 +106,7 @@ impl Waiter {
         }
     }
 
-    /// Waits until it has the lock.
+    /// Waits until this client has the lock.
     pub async fn acquire(&mut self) {
         match self {
             Self::Palisade { connection, key, owner } => {

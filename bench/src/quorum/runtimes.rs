@@ -86,7 +86,7 @@ pub fn measure(nodes: &[Server], length: Duration) -> (Table, Vec<Budget>) {
     (table, budgets)
 }
 
-/// Compares on a runtime of its own.
+/// Compares locks with raw SETs, in a runtime that is created for this comparison.
 fn on(workers: usize, nodes: &[Server], tasks: usize, length: Duration) -> ([Measured; 2], f64) {
     let compares = || {
         runtime(workers).block_on(async {

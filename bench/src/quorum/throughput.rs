@@ -79,7 +79,7 @@ pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Ta
     let names = ["raw SET + DEL", "lock + release"];
     let mut lines = names.map(|name| Line { name: name.to_owned(), points: Vec::new() });
     let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
-    // Waits until they have started.
+    // Waits until the nodes have started.
     let raw = RawSets::connect(&ports).await;
     let locks = Client::new(ports.iter().map(|port| format!("redis://127.0.0.1:{port}"))).unwrap();
     locks.connect().await.unwrap();

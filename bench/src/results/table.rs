@@ -12,7 +12,7 @@ pub struct Table {
     pub title: String,
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
-    /// Remarks needed to read it correctly.
+    /// Remarks needed to read the table correctly.
     pub notes: Vec<String>,
 }
 

@@ -48,7 +48,7 @@ struct Found {
     unnamed: usize,
     /// True if there can be no other deadlocks: neither among parties without an id, nor on nodes that do not answer.
     is_known: bool,
-    /// The reason why the holders of these locks are unknown: nodes that are guarded or cannot be asked.
+    /// The reason why the holders of some locks are unknown: nodes that are guarded or cannot be asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     unsure: Option<String>,
 }

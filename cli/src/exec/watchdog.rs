@@ -72,7 +72,7 @@ impl Watchdog {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Its own process group keeps signals of the terminal and of the command away.
+            // In a process group of its own the watchdog receives no signals for the terminal's group or the command's.
             .process_group(0)
             .current_dir("/")
             .spawn();

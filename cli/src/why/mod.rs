@@ -69,7 +69,7 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
     let (key, log) = (&facts.key, &facts.log);
     let said = WhyOutput { key, diagnosis: &diagnosis, holders, grants, waiters, waiters_behind, queue, log };
     print(as_json, &said, || text(&diagnosis))?;
-    // The output has explained the nodes' problems already.
+    // The output has explained the nodes' problems already, so the failure has no text.
     nodes.need_majority(&replies).map_err(|failure| Failure::new(failure.code, "")).map(|()| End::OK)
 }
 

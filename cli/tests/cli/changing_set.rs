@@ -119,7 +119,7 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
     let after = standings(&servers, &[0, 1, 5]);
     assert_eq!(after, all("member", &[1, 2, 3, 0, 0]));
 
-    // One node of its list is dead, and one is no longer in the set.
+    // One node of the program's list is dead, and one is no longer in the set.
     well(set(&servers, &first, &[5, 0, 3], "--yes"));
     assert_eq!([0, 3, 5].map(|place| version(&servers[place])), [7; 3]);
     let of_old = run(on(&servers, &first, "members"));

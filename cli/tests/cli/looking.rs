@@ -109,7 +109,7 @@ fn nobody_knows_whether_it_is_free() {
     let ended = run(nodes.palisade("info k"));
     ended.assert_refused(196, "it cannot be reached");
     assert!(ended.err().contains("guarded for "), "{ended:?}");
-    // If a majority has it, the answer is known.
+    // If a majority has the lock, the answer is known.
     nodes.servers[0].start_again();
     nodes.servers.iter().for_each(Server::lift);
     nodes.say("LOCK.ACQUIRE k me 60000");

@@ -294,7 +294,7 @@ impl Client {
         let nodes = self.nodes();
         nodes.close();
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The client was never used, or closed before.
+        // Without a thread the client was never used, or was closed before.
         let Some(thread) = thread else { return Ok(()) };
         thread
             .run({

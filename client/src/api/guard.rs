@@ -380,7 +380,7 @@ impl Guard {
         if let Some(young) = self.orders.release_young() {
             return young.release_later(counted);
         }
-        // If its renewer has ended, there is nothing to release.
+        // If the renewer has ended, there is nothing to release.
         let _ = self.orders.send(Order::Release { done: None, counted });
     }
 

@@ -158,7 +158,7 @@ impl Change<'_> {
                 // A majority does not have the lock, so it is not held, whatever the other nodes answer.
                 Ok(self.free().await.unwrap_or(None))
             }
-            // A majority may have forgotten it (a restart), or another process may have extended it.
+            // A majority may have forgotten the lock after restarts, or another process may have extended it.
             Err(error) if error.kind() == ErrorKind::Lost => {
                 *held = finding::find(self.this, self.id, self.checked).await?;
                 let again = self.perform(&mut held, &what).await;

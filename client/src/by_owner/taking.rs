@@ -54,7 +54,7 @@ pub struct Take {
     pub keepalive: Option<(Duration, Keeper)>,
 }
 
-/// An acquired lock. Valid until *asked + waited + ttl*, less 1 % of the ttl and 2 ms.
+/// An acquired lock. Counted from the request's arrival, it is valid for *waited + ttl*, less 1 % of the ttl and 2 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// The fencing token of the grant.

@@ -214,6 +214,6 @@ fn damage(why: &pem::Error) -> &'static str {
 /// The name of a private key in errors.
 const KEY: &str = "private key";
 
-/// A word in a PEM file with an encrypted key, and what to do about it.
+/// A word in every PEM file with an encrypted key, and the error for such a file.
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
 const DECRYPT: &str = "its key is encrypted with a password: write it without one (openssl pkey)";

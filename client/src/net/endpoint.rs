@@ -270,7 +270,7 @@ impl Endpoint {
     /// Waits until a connection to the server of `key` has been opened or has failed, but not longer than until `by`.
     pub async fn is_tried(&self, key: &[u8], by: Instant) {
         if let Some(node) = self.master(key) {
-            // If it fails, the request itself reports that.
+            // If the connection fails, the request itself reports that.
             let _ = node.connected(by).await;
         }
     }

@@ -176,7 +176,7 @@ impl Lease {
     /// Returns the command that acquires the lock, waiting in the queue of a single node. If `behind` is given, it
     /// reports that number of requests behind it in this process.
     pub fn acquire_waiting(&self, ttl_ms: u32, proposal: Token, wait_ms: u64, behind: Option<usize>) -> Cmd {
-        // If it is repeated on another connection, it must find its own grant.
+        // If the request is repeated on another connection, it must find its own grant.
         let mut command = self.acquire(ttl_ms, proposal);
         command.arg("RETRY").arg("WAIT").arg(wait_ms);
         add_behind(&mut command, behind);

@@ -235,7 +235,7 @@ impl Error {
     /// ```
     pub fn is_lasting(&self) -> bool {
         match self.0.kind {
-            // For too few nodes, it was set from their reasons.
+            // For `NoQuorum` the value was derived from the nodes' errors when this error was created.
             ErrorKind::NoQuorum => self.0.is_lasting,
             ErrorKind::Owned
             | ErrorKind::BadArgument

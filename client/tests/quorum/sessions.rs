@@ -122,7 +122,7 @@ async fn the_first_that_is_lost_ends_it() {
     let session = locks.with(&options).session();
     let (a, b) = (session.lock("a").await.unwrap(), session.read("b").await.unwrap());
     locks.rw_lock("b").read().await.unwrap().release().await;
-    // A round has already taken place. The break is noticed at the next extension, or at once.
+    // The holder notices the break at its next extension at the latest.
     nodes.say("LOCK.BREAK a");
     let SessionEnd::Lost { key, loss } = session.done().await else { panic!("it was not closed") };
     assert_eq!(key, b"a");

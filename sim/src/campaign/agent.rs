@@ -17,11 +17,11 @@ pub struct Settings {
     pub nodes: Vec<String>,
 }
 
-/// Serves until it is killed.
+/// Serves as an agent until this process is killed.
 ///
 /// # Panics
 ///
-/// If it cannot serve.
+/// If the agent cannot serve.
 #[tokio::main(flavor = "current_thread")]
 pub async fn run(settings: Settings) {
     let client = Client::new(&settings.nodes).expect("the addresses are good");

@@ -42,7 +42,7 @@ pub enum Status {
     Held,
     /// The client relies on the lock for longer, or with a larger token.
     Extended,
-    /// The client relies on the lock in another mode.
+    /// The lock was converted: the client relies on it in another mode.
     Converted,
     /// The client no longer relies on the lock.
     Ended,

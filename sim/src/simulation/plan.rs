@@ -101,7 +101,7 @@ pub enum Keeps {
     Nothing,
     /// A snapshot, made at intervals.
     Snapshots {
-        /// The interval, in microseconds.
+        /// The time between two snapshots, in microseconds.
         every_us: u64,
     },
     /// Everything: the AOF is synced at every command.

@@ -215,7 +215,7 @@ fn what_to_repair_on_a_minority() {
     let told = about_nodes(&facts);
     assert!(told[0].starts_with("n4: it does not answer: bring it back, or replace it"), "{told:?}");
     assert!(told[1].contains(": load the module"), "{told:?}");
-    // If it concerns a majority, the advice is given once, at the end.
+    // If a problem concerns a majority, the advice is given once, at the end.
     silent(&mut facts, &Why::late(), 2..4);
     assert_eq!(about_nodes(&facts)[0], "n3: it does not answer");
 }

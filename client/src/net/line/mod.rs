@@ -56,7 +56,7 @@ pub struct Line<T> {
     state: Mutex<State<T>>,
     /// Notified when the client's thread has something to do.
     asked: Notify,
-    /// Notified when the follower has something to do.
+    /// Notified when the follower, the task that serves the connection, has something to do.
     called: Notify,
 }
 

@@ -43,7 +43,7 @@ impl Node {
         owed
     }
 
-    /// Waits until no release is pending, or the node is down: then it may take long.
+    /// Waits until no release is pending, or until the node is down, because a release may take long then.
     pub async fn is_paid(&self) {
         let (mut owes, mut states) = (self.owes.subscribe(), self.state.subscribe());
         tokio::select! {

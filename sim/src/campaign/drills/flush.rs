@@ -17,7 +17,7 @@ const KEYS: u32 = 8;
 pub async fn other_database(world: &Arc<World>) {
     let witness = Arc::new(Witness::of(world));
     let client = world.client();
-    // The longest time for an answer on a busy machine.
+    // The limits are long, because a busy machine may answer late.
     let options = options(world).wait(PATIENCE).node_timeout(Duration::from_millis(world.settings.max_ttl_ms / 5));
     let mut guards = vec![];
     for key in 0..KEYS {

@@ -84,7 +84,8 @@ async fn restart(world: &World, node: usize, machine: &mut Machine, dice: &mut D
     world.start(node, machine).await;
 }
 
-/// Sets the clock of one node at a time, once clocks may be stepped by hours.
+/// Sets the wall clock of one node at a time beyond the year 2112, for a while. Waits until clocks may be stepped by
+/// hours.
 pub async fn clocks_beyond_2112(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(500, 5_000)).await;
