@@ -124,7 +124,7 @@ fn a_replica_takes_over_and_is_guarded() {
     wait_until("the replica is known", || me.say("INFO replication").as_text().contains("connected_slaves:1"));
     let token = me.insist("LOCK.ACQUIRE k me 60000").as_int();
     assert_eq!(me.say("WAIT 1 60000"), int(1));
-    // More waiters than can be answered in one pass.
+    // These are more waiters than can be answered in one pass.
     let queues = |n| waits(&old.server, &format!("LOCK.ACQUIRE k owner{n} 60000 WAIT 60000")).0;
     let waiters: Vec<_> = (0..150).map(queues).collect();
     take_over(&mut copy);

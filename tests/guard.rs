@@ -226,10 +226,10 @@ fn a_guard_that_was_lifted_after_a_flush_stays_lifted_over_a_crash() {
         assert_eq!(client.say("LOCK.NODE").field("state"), text("serving"), "{line}");
         assert_eq!(client.say("LOCK.EXTEND k me 60000"), int(token), "{line}");
         if line.starts_with("SWAPDB") {
-            // Both databases have locks now.
+            // Both databases have locks now, so the rest of this test does not apply.
             continue;
         }
-        // The next one is guarded, and stays guarded.
+        // After the next flush the node is guarded, also after a crash.
         client.say(line);
         server.kill();
         server.start_again();

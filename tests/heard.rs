@@ -167,7 +167,7 @@ fn an_unblocked_listener_goes_on() {
             _ => assert!(ear.hear().is_error("UNBLOCKED")),
         }
     }
-    // RESET resets the connection in every other respect.
+    // RESET resets the connection, but not its listener: the requests stay in their queues.
     assert_eq!(ear.say("RESET"), text("RESET"));
     me.say("LOCK.RELEASE k me");
     asks(&mut ear);

@@ -153,7 +153,7 @@ fn a_demoted_master_sends_its_waiters_away() {
     let (server, replica) = pair();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    // More requests than can be answered in one pass.
+    // These are more requests than can be answered in one pass.
     let waiters: Vec<_> = (0..150).map(|n| queues(&server, &format!("owner{n}")).0).collect();
     let port = replica.port();
     replica.client().say("REPLICAOF NO ONE");

@@ -49,7 +49,7 @@ fn the_exporters_script_exports_every_number() {
     assert_eq!(exported, numbers.into_iter().map(|(name, _)| name).collect::<Vec<_>>());
     let held = answer.chunks(2).find(|pair| pair[0] == "lock_held").unwrap();
     assert_eq!(held[1], "1");
-    // Also the figures of each prefix, with the prefix in the name, and of all other keys.
+    // The script also exports the figures of each prefix, with the prefix in the name, and those of all other keys.
     client.send(&[b"CONFIG", b"SET", b"lock.metrics-prefixes", b"k :%20=%20%2C%22:{}"]);
     client.say("LOCK.RELEASE k me");
     for key in [&b"k"[..], b": = ,\":{}1", b"x", b"y"] {

@@ -98,7 +98,7 @@ fn a_limit_of_one_is_an_exclusive_lock() {
     assert_eq!(me.say("LOCK.ACQUIRE k a 60000 LIMIT 1 RETRY").as_list(), [int(a), int(0), int(1)]);
     assert_eq!(me.say("LOCK.CONVERT k a SHARED"), int(a));
     me.say("LOCK.RELEASE k a");
-    // And the other way round.
+    // An exclusive lock also keeps out a request for a single permit.
     assert!(me.say("LOCK.ACQUIRE k a 60000").as_int() > a);
     assert_eq!((take(&mut me, "b", "LIMIT 1"), server.info("permit_grants")), (None, 0));
     me.say("LOCK.RELEASE k a");

@@ -236,7 +236,7 @@ fn a_replica_that_was_told_nothing_assumes_the_worst() {
     let setup = |ttl| Setup::new().replication().module_arguments(&["max-clock-skew", "0", "max-ttl", ttl]);
     let (master, replica) = (setup("60000").start(), setup("100").start());
     let mut copy = replica.client();
-    // No server listens there.
+    // No server listens at this port.
     copy.pipeline(&[format!("REPLICAOF 127.0.0.1 {}", free_port()), "REPLICAOF NO ONE".to_owned()]);
     assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 10")) > DAY_MS);
     replica.lift();

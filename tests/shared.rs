@@ -195,7 +195,7 @@ fn a_repeated_request_is_one_in_the_same_mode() {
     }
     assert_eq!(owners(&mut me, "k"), ["a", "b"]);
     assert_eq!(server.info("grants"), 2);
-    // The reverse case.
+    // Conversely, the only writer cannot ask for the lock as a reader.
     me.say("LOCK.ACQUIRE x a 60000");
     assert!(error(me.say("LOCK.ACQUIRE x a 60000 SHARED RETRY")).starts_with("OWNED"));
 }

@@ -209,7 +209,7 @@ fn an_acquire_that_waits_for_the_disk_in_vain_is_told_so() {
     assert_eq!(server.info("waiters_most"), 0);
     assert!(error(client.say("LOCK.ACQUIRE k me 60000")).starts_with("NOTYET "));
     assert_eq!((server.info("waiters_most"), server.info("waiters"), server.info("wait_timeouts")), (1, 0, 0));
-    // Another request is ahead, so that is the answer.
+    // Another request is ahead in the queue, so the answer is Null, not NOTYET.
     let waiter = crate::harness::waits(&server, "LOCK.ACQUIRE k first 60000 WAIT 60000");
     assert_eq!(other.say("LOCK.ACQUIRE k me 60000"), null());
     folder.bring_back();

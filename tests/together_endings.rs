@@ -220,7 +220,7 @@ fn the_only_reader_becomes_a_writer_with_a_new_token() {
     assert_eq!(server.info("waiters"), 1);
     me.say("LOCK.RELEASE k a LEVEL 1");
     assert!(token(&writer.hear()) > converted);
-    // A permit can become neither.
+    // A permit can be converted neither to an exclusive nor to a shared grant.
     me.say("LOCK.ACQUIRE jobs a 60000 LIMIT 3");
     assert_eq!((me.say("LOCK.CONVERT jobs a EXCLUSIVE"), me.say("LOCK.CONVERT jobs a SHARED")), (null(), null()));
 }

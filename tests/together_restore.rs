@@ -208,7 +208,7 @@ fn what_could_not_be_granted_together_is_refused_whole() {
         assert!(error(reply).starts_with("ERR Bad data format"), "{what}");
         assert_eq!(client.say("EXISTS copy"), int(0), "{what}");
     }
-    // A ttl from a node that grants longer leases.
+    // This lock's ttl is from a node that grants longer leases.
     let mut foreign = record.clone();
     (foreign.boot, foreign.grants[2].ttl_ms) = ([0xEE; 16], 60_001);
     assert!(error(restore(&mut client, &foreign.payload(&before, &original))).starts_with("ERR Bad data format"));
@@ -245,7 +245,7 @@ fn each_grant_of_what_is_restored_is_suspect() {
         assert!(error(client.say(&line)).starts_with("GUARDED "), "{line}");
     }
     assert_eq!(client.say("LOCK.ACQUIRE copy w 1000"), null());
-    // A grant that joins is not suspect.
+    // The grant of an owner that joins after RESTORE is not suspect.
     assert!(client.say("LOCK.ACQUIRE copy c 60000 SHARED").as_int() > 0);
     assert!(client.say("LOCK.EXTEND copy c 60000").as_int() > 0);
     let mut writer = waits(&server, "LOCK.ACQUIRE copy w 60000 WAIT 60000").0;

@@ -324,7 +324,7 @@ async fn together(takers: Vec<Taker>, length: Duration, processes: &Processes<'_
         times.add(of_one.unwrap()).unwrap();
     }
     let (took, now) = (start.elapsed(), processes.cpu());
-    // A thread that ends takes its time with it.
+    // The times of threads that have ended are missing, so the difference could be negative.
     let cpu = std::array::from_fn(|n| now[n].saturating_sub(cpu[n]));
     Measured { times, took, cpu, switches: processes.switches().saturating_sub(switches) }
 }

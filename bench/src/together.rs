@@ -142,7 +142,7 @@ fn ends(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budge
         eprintln!("together: readers end, {time} of {}", options.times);
         let server = Server::start_as(&[], server, module, SETTINGS);
         let mut connection = Raw::connect(server.port());
-        // The first lease ends first, and all end within the time that filling takes.
+        // The leases begin one after another. So they also end one after another, within the time that filling takes.
         let ttl = Duration::from_secs(3);
         let first = Instant::now() + ttl;
         hold(&mut connection, "crowd", options.ending, "3000");

@@ -269,7 +269,7 @@ impl SingleClient {
                 }
                 Step { sends: vec![], says: is_writer.then_some(Status::Converted) }
             }
-            // There are other readers.
+            // The conversion is refused because there are other readers.
             (Stage::Holding { .. }, Replied::Null) if command == (Command::Convert { shares: false }) => {
                 Step::default()
             }

@@ -45,8 +45,8 @@ impl Six {
         }
         for master in six.masters() {
             let mut client = master.client();
-            // Until then their tokens are ahead of their clocks, and no other node accepts a lock with such a token by
-            // MIGRATE.
+            // A new server's tokens are ahead of its clock at first. As long as they are, no other node accepts a lock
+            // with such a token by MIGRATE.
             wait_until("its tokens follow its clock", || {
                 let time: Vec<u64> =
                     client.say("TIME").as_list().iter().map(|n| n.as_text().parse().unwrap()).collect();

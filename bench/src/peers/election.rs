@@ -79,7 +79,7 @@ pub async fn lead(options: &LeaderOptions) {
         let _leader = client.campaign(&options.name, session, b"killed").await.unwrap();
         println!("{LEADS}");
         loop {
-            // As often as our client extends.
+            // Extends as often as our client does.
             sleep(Duration::from_secs(TTL_S) / 3).await;
             client.keep_alive(session).await.unwrap();
         }
@@ -113,7 +113,7 @@ struct Times {
     /// From the end of a leader to the next one's report that it leads.
     killed: Histogram<u64>,
     resigned: Histogram<u64>,
-    /// From then until an observer knew; counted even if it knew before.
+    /// From that report until an observer knew of the new leader; counted even if the observer knew before.
     observed: Histogram<u64>,
 }
 

@@ -27,7 +27,7 @@ pub struct Cpu {
 }
 
 impl Turns {
-    /// Merges all rounds, without the turns of each client; `None` if there were none.
+    /// Merges all rounds, without the turns of each client; `None` if there is no round.
     pub fn together(rounds: &[Turns]) -> Option<Turns> {
         let mut all = rounds.first()?.clone();
         for more in &rounds[1..] {

@@ -65,7 +65,7 @@ pub async fn measure(nodes: &[Server]) -> (Table, Vec<Budget>) {
         let mut node = Raw::connect(nodes[0].port());
         let mut figures =
             || (field(&mut node, "lock", "lock_extensions"), field(&mut node, "stats", "total_reads_processed"));
-        // Until the extensions are spread out evenly.
+        // Waits until the extensions are spread out evenly.
         tokio::time::sleep(TTL).await;
         let cpu = || cpu_of_threads(process::id(), THREAD);
         let (before, cpu_before, start) = (figures(), cpu(), Instant::now());

@@ -161,7 +161,8 @@ async fn in_state(nodes: &[Server], state: State, rounds: usize) -> Measured {
         State::OneDead => nodes[0].kill(),
     }
     let rounds = if state == State::OneSlow { rounds.div_ceil(FEWER) } else { rounds };
-    // On the runtime's own threads, where an application's tasks run; the main thread would have to be woken each time.
+    // The comparison runs on the runtime's own threads, as an application's tasks do. The main thread would have to be
+    // woken each time.
     let measured = tokio::spawn(compare(ports, rounds)).await.unwrap();
     if state == State::TwoFrozen {
         nodes[..2].iter().for_each(|node| node.freeze(false));

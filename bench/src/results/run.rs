@@ -109,7 +109,7 @@ fn command_of_this_process() -> String {
 fn version_of_palisade() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let Some(commit) = git(&["describe", "--always", "--tags"]) else { return version.to_owned() };
-    // Without --dirty, since results of earlier parts do not change what is measured.
+    // `git describe --dirty` would also count the results of earlier parts, which do not change what is measured.
     let changed = git(&["status", "--porcelain", "--", ".", ":!docs"]).is_none_or(|changes| !changes.is_empty());
     format!("{version} ({commit}{})", if changed { ", changed" } else { "" })
 }

@@ -116,7 +116,7 @@ impl Table {
 
 impl From<f64> for Cell {
     fn from(number: f64) -> Self {
-        // JSON has no other numbers.
+        // JSON has no numbers that are not finite.
         if number.is_finite() { Self::Number(number) } else { Self::Nothing }
     }
 }

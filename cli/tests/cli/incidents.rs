@@ -28,7 +28,7 @@ fn is_on_the_page(nodes: &Nodes, heading: &str, line: &str, user: &str, code: i3
     command.env("PALISADE_NODES", nodes.addresses_with(user));
     let ended = run(command);
     assert_eq!(ended.code(), Some(code), "{ended:?}");
-    // The page has readable names instead.
+    // The page has readable addresses in place of the test's sockets.
     let mut said = ended.all();
     for (n, server) in nodes.servers.iter().enumerate() {
         said = said.replace(&server.socket().display().to_string(), &format!("10.0.0.{}:6379", n + 1));

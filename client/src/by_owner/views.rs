@@ -185,7 +185,7 @@ impl Views {
     /// answer, or may have forgotten grants.
     pub fn is_decided(&self) -> bool {
         let each: Vec<HoldStatus> = self.by_attempt().values().map(|shown| self.known(shown)).collect();
-        // For an attempt that no node has shown so far.
+        // The status of an attempt that no node has shown so far.
         let hidden = self.known(&[]);
         let is_known = each.contains(&HoldStatus::Held) || hidden == HoldStatus::NotHeld;
         self.answered() >= majority(self.by_node.len()) && is_known && !each.contains(&HoldStatus::Unknown)

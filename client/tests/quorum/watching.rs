@@ -33,7 +33,7 @@ async fn each_change_is_told_as_a_majority_says_it() {
     first.extend().await.unwrap();
     nodes.0[0].kill();
     first.release().await;
-    // Before that, the token may have risen once more.
+    // Before the release is reported, the token may have risen once more.
     while changes.changed().await.unwrap().is_some() {}
     let second = locks.with(&options.note("second")).lock("k").await.unwrap();
     assert_eq!(until_told(&mut changes, second.token()).await.note, "second");

@@ -55,7 +55,7 @@ fn judge(segment: &Segment) -> &'static str {
     };
     let history: Vec<_> = segment.ops.iter().map(operation).collect();
     let lock = Lock { before: segment.before.clone() };
-    // Without a limit, since that checker leaves a thread behind for each, which sleeps until then.
+    // No time limit is given: for each limit, this checker leaves a thread behind that sleeps until then.
     match porcupine::checker::check_operations(&lock, &history, None) {
         CheckResult::Ok => "legal",
         CheckResult::Illegal => "illegal",

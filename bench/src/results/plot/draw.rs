@@ -160,7 +160,7 @@ fn draw_lines(area: &Area, x: &Axis, y: &Axis, lines: &[Line]) {
         let most = values().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         let least = values().fold(f64::INFINITY, f64::min);
         match axis.logarithmic {
-            // Room on both sides.
+            // This leaves room on both sides of the values.
             true => (least / 1.3)..(most * 1.3),
             false => 0.0..(most * 1.08),
         }

@@ -38,13 +38,13 @@ async fn it_returns_when_a_majority_knows_and_the_others_learn_of_it_later() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_lost_meanwhile_is_told_so() {
-    // No node answers in time.
+    // First case: no node answers in time.
     let (nodes, locks) = Nodes::with_client(3).await;
     let short = Options::new().ttl(ms(2_000)).auto_extend(false);
     let writing = locks.with(&short).rw_lock("k").write().await.unwrap();
     nodes.0.iter().for_each(|server| refuses_to_convert(server, true));
     assert_eq!(writing.downgrade().await.unwrap_err().kind(), ErrorKind::Lost);
-    // The lock was taken away.
+    // Second case: the nodes answer that the lock was taken away.
     nodes.0.iter().for_each(|server| refuses_to_convert(server, false));
     let writing = locks.rw_lock("k").write().await.unwrap();
     until("all have it", async || nodes.holding("k") == 3).await;
