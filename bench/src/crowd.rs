@@ -31,7 +31,7 @@ enum Way {
     Stream,
     /// A message, with SUBSCRIBE.
     Message,
-    /// A message that the writer is gone, after which each reader asks for the lock.
+    /// Redisson's pattern: a message tells that the writer is gone, and each reader then asks for the lock.
     Redisson,
 }
 

@@ -73,7 +73,8 @@ fn main() -> ExitCode {
         Err(why) => return failed(&Failure::of("no thread can be started", why)),
     };
     let end = runtime.block_on(run(arguments));
-    // A thread of the runtime may still wait for a line of input or a name, which is not waited for.
+    // A thread of the runtime may still wait for a line of input, or for the address of a host. The program does not
+    // wait for it.
     runtime.shutdown_background();
     match end {
         Ok(End::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT))) if Terminal::open().is_ours() => {

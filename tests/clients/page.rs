@@ -9,10 +9,13 @@ use std::sync::Mutex;
 /// The page with the table of clients.
 pub const INDEX: &str = "README.md";
 
-/// The cells of a row in the index; the first is the client's name.
+/// The column with the client's version in the table of the index. The first column has the client's name.
 const VERSION: usize = 1;
+/// The column with the servers.
 const SERVERS: usize = 2;
+/// The column with the day of the run.
 const DAY: usize = 3;
+/// The column that says whether the client sends a request again by itself.
 pub const SENDS_AGAIN: usize = 4;
 
 /// The page about leases without a heartbeat. The columns of its table are the client, one for each server, and

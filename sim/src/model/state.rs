@@ -28,9 +28,11 @@ pub struct State {
     pub(super) clients: Vec<Arc<Client>>,
     pub(super) requests: BTreeSet<Request>,
     pub(super) replies: BTreeSet<Reply>,
-    /// The numbers of faults that may still happen.
+    /// The number of restarts that may still happen.
     pub(super) restarts: u32,
+    /// The number of times that a hostile client may still raise a token.
     pub(super) raises: u32,
+    /// The number of messages that may still be delivered twice.
     pub(super) duplicates: u32,
     referee: Referee,
     /// The first law that was broken, if any.

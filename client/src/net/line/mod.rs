@@ -293,7 +293,7 @@ impl<T: Waits> Line<T> {
         let mut state = self.state();
         state.is_closing = true;
         if let Some(stream) = state.stream.take() {
-            // The follower's handle of the socket would keep it open.
+            // Closing this handle is not enough: the task that serves the connection has another handle of the socket.
             stream.shut();
         }
         state.follower = None;
