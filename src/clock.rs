@@ -1,4 +1,4 @@
-//! The clocks for the rules. No other file reads a clock.
+//! Reads the clocks for the rules. No other file reads a clock.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,22 +10,22 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::ffi::{notice, warn};
 
-/// The id of this boot of the machine, on Linux.
+/// On Linux, the file with the id of the machine's present boot.
 const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
 
-/// The offset of this process's boot clock from the machine's (time namespaces).
+/// The file with the difference between this process's boot clock and the machine's, which a time namespace sets.
 const CLOCK_OFFSETS_FILE: &str = "/proc/self/timens_offsets";
 
 lazy_static! {
-    /// The boot that this process's boot clock belongs to.
+    /// The id of the boot from which this process's boot clock counts.
     static ref BOOT_ID: BootId = BootId(machine_boot_id().unwrap_or_else(rand::random));
 }
 
-/// The accepted lead of the wall clock over the boot clock, in microseconds; 0 while the module is being loaded.
+/// The lead of the accepted wall clock over the boot clock, in microseconds. 0 while the module is being loaded.
 static WALL_AHEAD_US: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The accepted wall clock, with a pending jump; on the main thread.
+    /// The accepted wall clock, and a jump that is not accepted yet. Only the main thread uses it.
     static WALL: Cell<WallClock> = const { Cell::new(WallClock::UNKNOWN) };
 }
 
@@ -40,9 +40,9 @@ fn go_by(wall: WallClock) {
     WALL_AHEAD_US.store(wall.ahead_us(), Relaxed);
 }
 
-/// Returns the present time of both clocks. The wall clock, which is only a hint for tokens, is the boot clock plus the
-/// lead at the last call of [`look_at_wall_clock`]. So a command reads one clock, and a step of the wall clock takes
-/// effect within a tenth of a second.
+/// Returns the present time of both clocks. The wall clock, which is only a hint for tokens, is calculated: the boot
+/// clock plus the difference found at the last call of [`look_at_wall_clock`]. So a command reads one clock. A step of
+/// the wall clock takes effect within a tenth of a second.
 pub fn now() -> Now {
     let boot = boot_now();
     match WALL_AHEAD_US.load(Relaxed) {
@@ -73,29 +73,30 @@ pub fn look_at_wall_clock() {
     go_by(wall);
 }
 
-/// Returns the present wall clock in microseconds; 0 before 1970.
+/// Returns what the wall clock shows now, in microseconds since 1970; 0 before 1970.
 pub fn wall_us() -> u64 {
     read_us(ClockId::Realtime)
 }
 
-/// Returns the present boot clock.
+/// Returns what the boot clock shows now.
 pub fn boot_now() -> BootTime {
     BootTime::from_us(read_us(ClockId::Boottime))
 }
 
-/// Returns the microseconds on `clock`.
+/// Returns what `clock` shows now, in microseconds.
 fn read_us(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
-/// Returns the boot that [`boot_now`] counts from.
+/// Returns the id of the boot from which [`boot_now`] counts.
 pub fn boot_id() -> BootId {
     *BOOT_ID
 }
 
 /// Returns the machine's boot id, if this process sees the machine's own boot clock. If not, the times of other
-/// processes cannot be compared with this clock, so a random id is right: leases then start over in full.
+/// processes cannot be compared with this clock, so a random id is right: leases from before a restart then start again
+/// in full.
 fn machine_boot_id() -> Option<[u8; 16]> {
     let shifted = std::fs::read_to_string(CLOCK_OFFSETS_FILE).is_ok_and(|offsets| {
         offsets

@@ -18,13 +18,13 @@ use crate::ffi::{
     register_text,
 };
 
-/// `lock.max-ttl`: the longest lease, in milliseconds. Fixed while the server runs, because a node that lost its memory
-/// must refuse for this long.
+/// `lock.max-ttl`: the longest lease, in milliseconds. It cannot be changed while the server runs, because a node that
+/// lost its memory must refuse for this long.
 static MAX_TTL: NumericConfig =
     NumericConfig::new(c"max-ttl", MAX_TTL_DEFAULT_MS as i64, (1, MAX_TTL_LIMIT_MS as i64)).immutable();
 
-/// `lock.max-clock-skew`: the largest difference between the wall clocks of nodes and clients, in milliseconds. It
-/// bounds how far ahead of this node's clock a token from elsewhere may be.
+/// `lock.max-clock-skew`: the largest difference between the wall clocks of nodes and clients, in milliseconds. A token
+/// from elsewhere may be ahead of this node's clock by this.
 static MAX_CLOCK_SKEW: NumericConfig =
     NumericConfig::new(c"max-clock-skew", MAX_CLOCK_SKEW_DEFAULT_MS as i64, (0, MAX_CLOCK_SKEW_LIMIT_MS as i64));
 
@@ -36,22 +36,23 @@ static MAX_WAITERS: NumericConfig =
 static MAX_WAITING_BYTES: NumericConfig =
     NumericConfig::new(c"max-waiting-bytes", MAX_WAITING_BYTES_DEFAULT as i64, (0, MAX_WAITING_BYTES_LIMIT as i64));
 
-/// `lock.handoff-window`: how long a free lock is reserved for an answered LOCK.WAIT, in milliseconds.
+/// `lock.handoff-window`: how long a free lock is reserved for the owner whose turn it is, in milliseconds.
 static HANDOFF_WINDOW: NumericConfig =
     NumericConfig::new(c"handoff-window", HANDOFF_WINDOW_DEFAULT_MS as i64, (1, HANDOFF_WINDOW_LIMIT_MS as i64));
 
-/// `lock.log-max-len`: the most entries of the log.
+/// `lock.log-max-len`: the most entries that LOCK.LOG keeps.
 static LOG_MAX_LEN: NumericConfig =
     NumericConfig::new(c"log-max-len", LOG_LEN_DEFAULT as i64, (0, LOG_LEN_LIMIT as i64));
 
-/// `lock.log-slower-than`: the least time of waiting or holding that is logged, in milliseconds; -1 logs nothing.
+/// `lock.log-slower-than`: the least time waited or held with which an entry is logged, in milliseconds; -1 logs
+/// nothing.
 static LOG_SLOWER_THAN: NumericConfig =
     NumericConfig::new(c"log-slower-than", LOG_SLOWER_THAN_DEFAULT_MS as i64, (-1, LOG_SLOWER_THAN_LIMIT_MS as i64));
 
 static NUMBERS: [&NumericConfig; 7] =
     [&MAX_TTL, &MAX_CLOCK_SKEW, &MAX_WAITERS, &MAX_WAITING_BYTES, &HANDOFF_WINDOW, &LOG_MAX_LEN, &LOG_SLOWER_THAN];
 
-/// `lock.restart-guard`: when a start is guarded.
+/// `lock.restart-guard`: after which starts the node is guarded.
 static RESTART_GUARD: ChoiceConfig =
     ChoiceConfig { name: c"restart-guard", words: &[c"auto", c"always", c"never"], value: AtomicI64::new(0) };
 
@@ -60,7 +61,7 @@ static EVENTS: ChoiceConfig = ChoiceConfig { name: c"events", words: &[c"no", c"
 
 static CHOICES: [&ChoiceConfig; 2] = [&RESTART_GUARD, &EVENTS];
 
-/// `lock.state-file`: the file with the node's memory across its incarnations; empty for none.
+/// `lock.state-file`: the path of the file with the node's memory across its incarnations; empty for none.
 static STATE_FILE: TextConfig = TextConfig {
     name: c"state-file",
     value: Mutex::new(String::new()),
@@ -68,7 +69,7 @@ static STATE_FILE: TextConfig = TextConfig {
     immutable: true,
 };
 
-/// `lock.metrics-prefixes`: the key prefixes with separate figures.
+/// `lock.metrics-prefixes`: the key prefixes that have figures of their own in INFO.
 static METRICS_PREFIXES: TextConfig = TextConfig {
     name: c"metrics-prefixes",
     value: Mutex::new(String::new()),
@@ -76,7 +77,7 @@ static METRICS_PREFIXES: TextConfig = TextConfig {
     immutable: false,
 };
 
-/// `lock.gate-commands`: the commands that LOCK.GATE runs.
+/// `lock.gate-commands`: the commands that LOCK.GATE may run.
 static GATE_COMMANDS: TextConfig = TextConfig {
     name: c"gate-commands",
     value: Mutex::new(String::new()),
@@ -87,7 +88,7 @@ static GATE_COMMANDS: TextConfig = TextConfig {
     immutable: false,
 };
 
-/// The commands that LOCK.GATE runs, as the server's own ACL rules.
+/// The commands that LOCK.GATE may run, as ACL rules that the server itself evaluates.
 static GATE_RULES: CommandRules = CommandRules::new();
 
 /// The default of `lock.gate-commands`: commands that read or write data, and return at once.
@@ -100,7 +101,7 @@ const RULES_NEEDED: &str = "needs ACL rules about commands, as +@write -@dangero
 const PREFIXES_NEEDED: &str = "needs prefixes of keys, at most 32 of 1 to 128 bytes, each once, with spaces between; %20 stands for a \
                                space in one, %25 for a %";
 
-/// Returns whether LOCK.GATE may run this command.
+/// Returns whether LOCK.GATE may run the command `inner`.
 pub fn permits(inner: &Inner<'_>) -> bool {
     GATE_RULES.permit(inner)
 }
@@ -110,7 +111,7 @@ pub fn events() -> bool {
     EVENTS.get() == 1
 }
 
-/// Returns which starts are guarded.
+/// Returns after which starts the node is guarded.
 pub fn restart_guard() -> GuardPolicy {
     [GuardPolicy::Auto, GuardPolicy::Always, GuardPolicy::Never][RESTART_GUARD.get()]
 }
@@ -121,52 +122,52 @@ pub fn state_file() -> Option<PathBuf> {
     (!path.is_empty()).then(|| std::path::absolute(&path).unwrap_or_else(|_| path.into()))
 }
 
-/// Returns the key prefixes with separate figures.
+/// Returns the key prefixes that have figures of their own.
 pub fn metrics_prefixes() -> KeyPrefixes {
     KeyPrefixes::parse(METRICS_PREFIXES.get().as_bytes()).unwrap_or_default()
 }
 
-/// Returns the operator's bounds of arguments.
+/// Returns the bounds of arguments that the operator has set.
 pub fn bounds() -> Bounds {
     Bounds { max_ttl_ms: max_ttl_ms() }
 }
 
-/// Returns the longest lease, in milliseconds.
+/// Returns the longest lease that a client may ask for, in milliseconds.
 pub fn max_ttl_ms() -> u32 {
     MAX_TTL.get() as u32
 }
 
-/// Returns the largest difference between wall clocks, in milliseconds.
+/// Returns by how much the wall clocks of nodes and clients may differ, in milliseconds.
 pub fn max_clock_skew_ms() -> u32 {
     MAX_CLOCK_SKEW.get() as u32
 }
 
-/// Returns the most requests that may wait.
+/// Returns the most requests that may wait on this node at a time.
 pub fn max_waiters() -> u32 {
     MAX_WAITERS.get() as u32
 }
 
-/// Returns the most bytes of waiting requests.
+/// Returns the most bytes that waiting requests, watchers and unreceived answers may take.
 pub fn max_waiting_bytes() -> u64 {
     MAX_WAITING_BYTES.get() as u64
 }
 
-/// Returns how long a free lock is reserved for an answered LOCK.WAIT, in milliseconds.
+/// Returns how long a free lock is reserved for the owner whose turn it is, in milliseconds.
 pub fn handoff_window_ms() -> u32 {
     HANDOFF_WINDOW.get() as u32
 }
 
-/// Returns the most entries of the log.
+/// Returns the most entries that the log keeps.
 pub fn log_max_len() -> u32 {
     LOG_MAX_LEN.get() as u32
 }
 
-/// Returns the least time that is logged, in milliseconds, or `None` if nothing is.
+/// Returns the least time waited or held with which an entry is logged, in milliseconds; `None` if nothing is logged.
 pub fn log_slower_than_ms() -> Option<u32> {
     u32::try_from(LOG_SLOWER_THAN.get()).ok()
 }
 
-/// Registers every parameter; `arguments` are the module's, as pairs of a name and a value.
+/// Registers every parameter with the server. `arguments` are those of the module: names and values in turn.
 pub fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let given = parse(arguments)?;
     for (config, value) in NUMBERS.iter().zip(given.numbers) {
@@ -180,8 +181,8 @@ pub fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     register_text(ctx, &GATE_COMMANDS, given.gate_commands.as_deref().unwrap_or(GATE_COMMANDS_DEFAULT))
 }
 
-/// Returns the default name, which contains what distinguishes servers in one folder: the port, the TLS port, or the
-/// socket.
+/// Returns the default name of the state file. It contains what tells servers in one folder apart: the port, the TLS
+/// port, or the socket.
 fn default_state_file(ctx: Context<'_>) -> String {
     let port = |name| ctx.parameter(name).filter(|port| port != "0");
     let name = port(c"port").or_else(|| port(c"tls-port")).or_else(|| {
@@ -191,7 +192,7 @@ fn default_state_file(ctx: Context<'_>) -> String {
     format!("lock-node-{}.state", name.unwrap_or_default())
 }
 
-/// The values that the module's arguments set.
+/// The values that arguments of the module have set.
 #[derive(Debug, Default, PartialEq)]
 struct Given {
     numbers: [Option<i64>; NUMBERS.len()],

@@ -1,5 +1,4 @@
-//! The node's reactions to the server's events about its databases and keys. No key is written here, so nothing goes to
-//! the AOF.
+//! Handles the server's events about its databases, keys and role. No key is written here, so nothing goes to the AOF.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -12,7 +11,7 @@ use crate::durability::{dropped_locks, incarnation, promotion, settings, start, 
 use crate::ffi::{Arrival, Context, Events, Import, Job, KeyName, LockKey, SlotEvents, Source};
 use crate::{clock, state};
 
-/// The node's handlers of the server's events.
+/// The handlers of the server's events.
 pub struct NodeEvents;
 
 impl Events for NodeEvents {
@@ -28,7 +27,8 @@ impl Events for NodeEvents {
     fn forked(ctx: Context<'_>) {
         propagation::may_have_begun();
         incarnation::forked();
-        // The child's data for a replica does not show that grants have ended; the first message that follows does.
+        // A replica may get the child's copy of the data, which does not show what grants have ended. The next message
+        // to replicas does, so it is sent at once.
         promotion::tell_at_once(ctx);
     }
 
@@ -56,11 +56,12 @@ impl Events for NodeEvents {
     fn role(ctx: Context<'_>, is_master: bool) {
         propagation::may_have_begun();
         if is_master {
-            // The slots of the former master follow right after this event; the node is guarded as a whole.
+            // The former master's slots follow right after this event. The node is guarded as a whole, so these slots
+            // need no guard of their own.
             state::with(|node| node.cover_slots());
         } else {
             blocked_clients::dismiss_all();
-            // Needed without queues too: a BREAK in progress is refused.
+            // This is needed even if nobody waits: a BREAK in progress is refused.
             timer::go_on_soon(ctx);
         }
         promotion::role_changed(is_master);
@@ -86,7 +87,7 @@ impl Events for NodeEvents {
             dropped_locks::log_flushed(ctx, &detached);
             grant_events::publish_soon(ctx);
         }
-        // A flush in the AOF is final; otherwise the locks may be loaded again.
+        // If the flush is a command in the AOF, it is final. Otherwise the locks may be loaded again.
         let replayed = LOADING.get() == Some(Source::Aof);
         match detached.last() {
             Some(_) if replayed && dropped_locks::were_lifted(ctx, &detached) => dropped_locks::free(vec![detached]),
@@ -95,7 +96,7 @@ impl Events for NodeEvents {
                 dropped_locks::free(vec![detached]);
             }
             Some(_) if ctx.is_master() => dropped_locks::dropped_perhaps(detached),
-            // On a replica, the master handles what is lost.
+            // On a replica nothing is done, because the master handles the dropped locks.
             _ => dropped_locks::free(vec![detached]),
         }
         timer::arm(ctx);
@@ -113,7 +114,7 @@ impl Events for NodeEvents {
     }
 
     fn loaded(ctx: Context<'_>, name: KeyName<'_>) {
-        // Of all loaded keys only those with locks and gates need a check.
+        // Of the keys that are loaded, only those with a lock or a gate need a check.
         if READ.take() {
             Self::arrived(ctx, name, Arrival::Moved);
         }
@@ -155,13 +156,13 @@ impl SlotEvents for NodeEvents {
 }
 
 thread_local! {
-    /// The source from which the server is loading its data.
+    /// The source from which the server is loading its data; `None` if it is not loading.
     static LOADING: Cell<Option<Source>> = const { Cell::new(None) };
-    /// True if a lock or a gate was read since the last key was loaded.
+    /// True if a lock or a gate was read from a record since the last key was loaded.
     static READ: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Notes that a lock or a gate was read from a record: if the server keeps it, an event of its key follows.
+/// Notes that a lock or a gate was read from a record. If the server keeps it, an event about its key follows.
 pub fn value_was_read() {
     READ.set(true);
 }

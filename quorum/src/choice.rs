@@ -3,7 +3,8 @@
 //! A permit over a quorum is one number that a majority granted: an exclusive lock on that number. A client that wants
 //! one of `limit` permits names the same number to all nodes. Another client may have that number, or be asking for it.
 //!
-//! 1. The client first draws any number at random ([`first`]). If few permits are held, that number is probably free, and one round trip is enough.
+//! 1. The client first draws any number at random ([`first`]). If few permits are held, that number is probably free,
+//!    and one round trip is enough.
 //! 2. If it is not free, the client asks the nodes who holds what (LOCK.INFO). It draws from the numbers that a
 //!    majority shows as free, and of those from the ones that most nodes show ([`Choice`]). LOCK.INFO reserves nothing,
 //!    so it hinders nobody.

@@ -1,4 +1,5 @@
-//! `LOCK.ACQUIRE key owner ttl [SHARED | LIMIT k [PERMIT n]] [KEEPALIVE ms] [WAIT ms [BEHIND n]] [FENCE token] [RETRY] [NOTE text]`
+//! `LOCK.ACQUIRE key owner ttl [SHARED | LIMIT k [PERMIT n]] [KEEPALIVE ms] [WAIT ms [BEHIND n]] [FENCE token] [RETRY]
+//! [NOTE text]`
 
 use palisade_core::engine::{Key, Request};
 use palisade_core::request::{self, AskedAcquire, Milliseconds, Owner, Patience, Ttl};
@@ -18,7 +19,7 @@ impl Command for Acquire {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let AskedAcquire { mut request, form, keepalive } = request::Acquire::read(call.words(), config::bounds())?;
-        // In a transaction or a script the answer comes at once.
+        // In a transaction or a script the client cannot be blocked, so the answer comes at once.
         if request.patience != Patience::NONE && !call.ctx.may_block() {
             request.patience = Patience::NONE;
         }
@@ -28,7 +29,7 @@ impl Command for Acquire {
     }
 }
 
-/// Returns the KEEPALIVE for the connection of this call.
+/// Returns the KEEPALIVE of `ms` milliseconds, for the connection of this call.
 fn kept(call: &Call<'_>, owner: Owner<'_>, ms: Option<u64>, ttl: Ttl) -> Result<KeepAlive, Refusal> {
     let key = Key { db: call.ctx.db(), name: call.key().bytes() };
     let keep = KeepAlive::new(call.ctx.connection().ok_or(Refusal::NoConnection)?, ms, ttl)?;

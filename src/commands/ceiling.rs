@@ -1,5 +1,5 @@
-//! `LOCK.CEILING ceiling owed-max-ttl [STRIPES ceilings]`: a master sends its replicas the data that they need when
-//! they are promoted. Never in the AOF.
+//! `LOCK.CEILING ceiling owed-max-ttl [STRIPES ceilings]`. With it a master sends its replicas what they need when they
+//! are promoted. It is never in the AOF.
 
 use palisade_core::grammar::{self, Argument, Shape};
 use palisade_core::{Refusal, parse_integer, stripes_from_text};
@@ -8,7 +8,7 @@ use crate::command_names;
 use crate::durability::promotion;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
-/// A master's ceilings of tokens, and its longest lease that may still run.
+/// LOCK.CEILING: the master's ceilings of tokens, and its longest lease that may still run.
 pub struct Ceiling;
 
 impl Command for Ceiling {
@@ -37,7 +37,7 @@ impl Command for Ceiling {
         if !call.ctx.is_from_master() && !call.ctx.is_from_aof() {
             return Err(Refusal::Internal);
         }
-        // Parsed leniently, unlike a client's words: a newer master may add words, which are ignored.
+        // Words that this version does not know are ignored, unlike a client's: a newer master may add some.
         let number = |n| call.words().nth(n).and_then(parse_integer);
         if let (Some(ceiling), Some(outstanding_ttl_ms)) = (number(0), number(1)) {
             let stripes = call.words().nth(3).and_then(|text| stripes_from_text(std::str::from_utf8(text).ok()?));

@@ -7,7 +7,7 @@ use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Checks whether a token is the current grant's.
+/// LOCK.CHECK: shows whether a grant has exactly this token now.
 pub struct Check;
 
 impl Command for Check {

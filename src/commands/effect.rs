@@ -1,7 +1,8 @@
-//! `LOCK.EFFECT key record`: sends replicas and a reloaded AOF the content of a lock or a gate.
+//! `LOCK.EFFECT key record`. With it replicas, and a server that loads its AOF, receive the content of a lock or a
+//! gate.
 //!
-//! The record is the one in the RDB file (see `palisade_core::record`), so that one format has everything: owner,
-//! token, holds, note, full ttl, grant, deadline, the time of writing and the boot of these times.
+//! The record is the same as in the RDB file (see `palisade_core::record`), and contains everything: owner, token,
+//! holds, note, full ttl, grant, deadline, the time of writing and the boot of these times.
 
 use palisade_core::engine::Key;
 use palisade_core::grammar::{self, Argument, KeyAccess, Shape};
@@ -14,7 +15,7 @@ use crate::durability::start;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, command_names, state};
 
-/// Sets or changes the lock or the gate.
+/// LOCK.EFFECT: sets or changes the lock or the gate in a key, as a record says.
 pub struct Effect;
 
 impl Command for Effect {
@@ -40,7 +41,7 @@ impl Command for Effect {
             return Err(Refusal::Internal);
         };
         let set = set(call, arrival);
-        // On an error the server only logs it and continues with its AOF.
+        // On an error the server would only log it and go on with its AOF, so this notes that a lock is missing.
         if set.is_err() && arrival == Arrival::Storage {
             start::missed_a_lock();
         }
@@ -69,8 +70,8 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
     let name = key.name();
     if let Some(lock) = key.lock_mut() {
         let key = Key { db: call.ctx.db(), name: name.bytes() };
-        // Of a lock that was changed in place, only the changed grant is noted: there may be a hundred thousand others,
-        // which are known.
+        // If a lock was changed in place, only the changed grant is noted. Its other grants are known, and may be a
+        // hundred thousand.
         state::with(|node| match applied {
             Some(Applied::Grant(id)) => node.grant_arrived(key, lock, id, now),
             Some(_) => node.schedule_expiry(key, Some(lock)),
@@ -78,7 +79,7 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
         });
         timer::arm(call.ctx);
     }
-    // Passed on as it came, to this replica's own replicas and AOF.
+    // The command goes on to this replica's own replicas and AOF as it came.
     call.ctx.replicate_command();
     Ok(Reply::Ok)
 }

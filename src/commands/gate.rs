@@ -12,7 +12,7 @@ use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Inner, NoKeys, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Lets a token pass, and runs what it protects.
+/// LOCK.GATE: lets a token pass, and runs the command that the token protects.
 pub struct Gate;
 
 impl Command for Gate {
@@ -66,7 +66,8 @@ fn pass(call: &Call<'_>, request::Gate { token, kind, memory, .. }: request::Gat
     }
 }
 
-/// Checks, before anything changes, that a gate may run the command.
+/// Checks before anything changes that LOCK.GATE may run the command. Refuses commands that `lock.gate-commands` does
+/// not list.
 fn permitted<'a>(call: &Call<'a>, inner: Inner<'a>) -> Result<Inner<'a>, Refusal> {
     let refused = |why| Err(Refusal::Gate(why));
     let keys = match inner.keys() {

@@ -25,7 +25,7 @@ impl Command for Guard {
             Some(request::Guard::Lift) => None,
             Some(request::Guard::Arm(GuardMs(ms))) => Some(ms),
         };
-        // The operator means the node as it is after its start, with its present slots.
+        // Reads the slots first: the operator means the node with the slots that it has now.
         cluster::look(call.ctx);
         let left_ms = operator::set_guard(ms);
         timer::arm(call.ctx);

@@ -7,16 +7,16 @@ use crate::config;
 use crate::driver::{listeners, timer};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
-/// Receives the answers to waiting requests.
+/// LOCK.HEAR: makes the connection a listener, and returns answers to waiting requests of other connections.
 pub struct Hear;
 
 impl Command for Hear {
-    // Replicas accept this command too: a master that becomes one answers its waiting requests.
+    // Replicas accept this command too, because a master that becomes a replica answers its waiting requests.
     const SPEC: Spec = Spec::new(request::Hear::SPEC, AclGroup::Write, "0.2.0", "O(N) with the number of answers");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Hear { name, patience } = request::Hear::read(call.words(), config::bounds())?;
-        // In a transaction the answer comes at once.
+        // In a transaction the client cannot be blocked, so the answer comes at once.
         let patience = if call.ctx.may_block() { patience } else { Patience::NONE };
         let reply = listeners::hear(call.ctx, name, patience);
         timer::arm(call.ctx);

@@ -18,7 +18,7 @@ fn answer(call: &Call<'_>, request: &Request<'_>) -> Result<Reply, Refusal> {
     driver::answer(call.ctx, &mut open(call)?, request, &Form::Token.into(), clock::now())
 }
 
-/// Moves the deadline further away.
+/// LOCK.EXTEND: moves the deadline further away.
 pub struct Extend;
 
 impl Command for Extend {
@@ -29,7 +29,7 @@ impl Command for Extend {
     }
 }
 
-/// Adds a hold.
+/// LOCK.REENTER: adds a hold.
 pub struct Reenter;
 
 impl Command for Reenter {
@@ -40,7 +40,7 @@ impl Command for Reenter {
     }
 }
 
-/// Changes the grant's mode.
+/// LOCK.CONVERT: changes the grant's mode.
 pub struct Convert;
 
 impl Command for Convert {
@@ -51,7 +51,7 @@ impl Command for Convert {
     }
 }
 
-/// Replaces the note.
+/// LOCK.NOTE: replaces the note.
 pub struct Note;
 
 impl Command for Note {
@@ -62,7 +62,7 @@ impl Command for Note {
     }
 }
 
-/// Raises the token, in the second round of a quorum acquire.
+/// LOCK.FENCE: raises the token of a grant, in the second round in which a quorum client acquires a lock.
 pub struct Fence;
 
 impl Command for Fence {

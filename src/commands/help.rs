@@ -6,11 +6,11 @@ use palisade_core::{Refusal, request};
 
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
-/// The function that returns the commands to show. (It is not a list: the server unloads a module that it refuses, and
-/// the list's heap memory would leak.)
+/// Returns the commands that HELP shows. It is a function and not a list, because a server that refuses the module
+/// unloads it, and the list's memory would leak.
 static SHOWN: OnceLock<fn() -> Vec<&'static Spec>> = OnceLock::new();
 
-/// Sets the function that returns the commands to show, in order.
+/// Sets the function that returns the commands for HELP, in the order in which they are shown.
 pub fn show(shown: fn() -> Vec<&'static Spec>) {
     let _ = SHOWN.set(shown);
 }

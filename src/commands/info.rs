@@ -9,7 +9,7 @@ use crate::driver::sight;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Shows who holds the lock.
+/// LOCK.INFO: shows who holds the lock, or what the gate remembers.
 pub struct Info;
 
 impl Command for Info {
@@ -30,7 +30,7 @@ impl Command for Info {
         state::with(|node| {
             let reserved = node.waiting().reservation(at, now);
             let waiters = node.waiting().len_of(at);
-            // A free lock has nothing to show, except its queue to a client that asks for it.
+            // Of a free lock there is nothing to show, except its queue if the client asks for that.
             if lock.is_none() && (listed.is_none() || waiters == 0 && reserved.is_none()) {
                 return Ok(Reply::Null);
             }
@@ -52,7 +52,7 @@ impl Command for Info {
     }
 }
 
-/// Describes one of several holders.
+/// Describes one holder, for HOLDERS.
 fn describe_grant(mode: Mode, grant: &Grant, key: Key<'_>, node: &Node, now: BootTime) -> Reply {
     let (number, limit) = match mode {
         Mode::Permit(permit) => (permit.number(), permit.limit()),
@@ -75,7 +75,7 @@ fn describe_grant(mode: Mode, grant: &Grant, key: Key<'_>, node: &Node, now: Boo
     ])
 }
 
-/// Describes a waiting request, for a person who looks for the cause of contention.
+/// Describes one waiting request, for a person who looks for the cause of contention.
 fn describe(waiter: &Waiter, now: BootTime) -> Reply {
     let wants = match waiter.want {
         Want::Lock { .. } => "lock",

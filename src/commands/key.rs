@@ -1,4 +1,4 @@
-//! The key of a command.
+//! Opens the key of a command, as a lock or as a gate.
 
 use palisade_core::{GateRefusal, Refusal};
 

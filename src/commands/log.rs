@@ -7,7 +7,7 @@ use palisade_core::{About, Entry, Mode, Now, Refusal, Wanted};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Shows which grants took long, and which waits failed.
+/// LOCK.LOG: shows which grants took long, and which waits failed.
 pub struct Log;
 
 impl Command for Log {
@@ -40,8 +40,8 @@ fn forget() -> Reply {
     Reply::Ok
 }
 
-/// Describes one entry. Its time is relative to the present wall clock: if that was set since, all entries move with
-/// it.
+/// Describes one entry. Its time is calculated from the present wall clock. If that clock was set since, the times of
+/// all entries move with it.
 fn describe(entry: &Entry, now: Now) -> Reply {
     let ago_us = now.boot.us_since(entry.at);
     let (token, mode, (number, limit)) = match entry.about {

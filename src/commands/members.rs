@@ -7,7 +7,7 @@ use crate::driver::joined;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Shows the nodes of the set.
+/// LOCK.MEMBERS: shows the nodes of the set. With JOIN, the connection is closed when the set gets a later version.
 pub struct Members;
 
 impl Command for Members {
@@ -18,13 +18,13 @@ impl Command for Members {
         let request::Members { join } = request::Members::read(call.words(), config::bounds())?;
         let now = clock::boot_now();
         if let Some(MembersVersion(version)) = join {
-            // In a MULTI the later commands would run all the same, without the check of the version.
+            // In a MULTI the later commands would run even if the version is refused, so JOIN is not possible there.
             let connection = call.ctx.connection().filter(|_| !call.ctx.is_in_transaction());
             let connection = connection.ok_or(Refusal::NothingJoins)?;
             if state::with(|node| node.membership().admits(version)) {
                 joined::join(call.ctx, connection, version);
             } else {
-                // The connection's later commands do not run. This answer shows why.
+                // The connection is closed, so its later commands do not run. This answer shows why.
                 call.ctx.hang_up(connection);
             }
         }

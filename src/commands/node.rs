@@ -6,22 +6,22 @@ use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// The version of the protocol: names, arguments and replies of the commands.
+/// The version of the protocol: of the names, arguments and replies of the commands.
 const PROTOCOL: u64 = 1;
 
-/// The features added after the first version of the protocol, for clients that use them if present. `log` is LOCK.LOG.
-/// `behind` is BEHIND of ACQUIRE and WAIT, and NOTE of WAIT. `top` is LOCK.TOP. `hear` is LOCK.HEAR and HEARD of WAIT.
-/// `members` is LOCK.MEMBERS and LOCK.SETMEMBERS.
+/// The features that were added after the first version of the protocol, so that clients can find out which ones this
+/// node has. `log` is LOCK.LOG. `behind` is BEHIND of ACQUIRE and WAIT, and NOTE of WAIT. `top` is LOCK.TOP. `hear` is
+/// LOCK.HEAR and HEARD of WAIT. `members` is LOCK.MEMBERS and LOCK.SETMEMBERS.
 const FEATURES: &str = "log behind top hear members";
 
-/// Describes this node, and says whether it serves.
+/// LOCK.NODE: shows this node's identity, and whether it grants locks.
 pub struct Node;
 
 impl Command for Node {
     const SPEC: Spec = Spec::new(request::Node::SPEC, AclGroup::Read, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        // The start is judged now if it has not been, so that the answer is not older than the first grant.
+        // If the start has not been judged yet, this does it. So the answer is not older than the first grant.
         let _ = readiness::ready(call.ctx, clock::boot_now());
         let now = clock::boot_now();
         let IncarnationId { node: id, number: incarnation } = state::with(|node| node.ledger().incarnation());

@@ -1,10 +1,10 @@
-//! `LOCK.PANIC`: fails on purpose, for the tests of the panic boundary. Only in debug builds.
+//! `LOCK.PANIC`: panics on purpose, so that tests can check that the server survives it. Only in debug builds.
 
 use palisade_core::{Refusal, grammar};
 
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
-/// Fails.
+/// LOCK.PANIC: panics.
 pub struct Panic;
 
 impl Command for Panic {

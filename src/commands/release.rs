@@ -1,7 +1,7 @@
 //! `LOCK.RELEASE key owner [LEVEL n] [TOKEN t]`
 //!
-//! On a replication link and in the AOF the command is sent unchanged, and says that the lock which this owner held is
-//! gone. Nothing is decided again there: the clock, the holds and the options are not read.
+//! Replicas and the AOF receive the command unchanged. There it says that the lock which this owner held is gone.
+//! Nothing is decided again: clock, holds and options are not read.
 
 use palisade_core::engine::{Event, Request};
 use palisade_core::request::{self, Form};
@@ -13,17 +13,17 @@ use crate::durability::start;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, driver};
 
-/// Gives back holds.
+/// LOCK.RELEASE: gives back holds; without holds the grant ends.
 pub struct Release;
 
 impl Command for Release {
-    // Replicas refuse it from clients.
+    // The server refuses this command from a client of a replica.
     const SPEC: Spec = Spec::new(request::Release::SPEC, AclGroup::Write, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         if call.ctx.is_told() {
             let gone = gone(call);
-            // On an error the server only logs it and continues with its AOF.
+            // On an error the server would only log it and go on with its AOF, so this notes that a lock is missing.
             if gone.is_err() && call.ctx.is_from_aof() {
                 start::missed_a_lock();
             }
@@ -37,7 +37,7 @@ impl Command for Release {
     }
 }
 
-/// Removes the lock in the key, if this owner held it. Another owner's lock stays.
+/// Removes the lock in the key because a master, or the AOF, says that it is gone. Another owner's lock stays.
 fn gone(call: &Call<'_>) -> Result<Reply, Refusal> {
     let request::Release { owner, .. } = request::Release::read(call.words(), config::bounds())?;
     let mut key = open(call)?;

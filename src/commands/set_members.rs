@@ -8,7 +8,7 @@ use crate::durability::{members, readiness};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Changes the set of nodes, in steps.
+/// LOCK.SETMEMBERS: one step of a change of the set of nodes.
 pub struct SetMembers;
 
 impl Command for SetMembers {
@@ -34,7 +34,8 @@ impl Command for SetMembers {
             }
             (None, None, true, Some(list), None) => {
                 let is_news = members::decide(Members { version, list });
-                // Also if the disk fails: the node already waits for the leases of older clients to end.
+                // This happens even if the disk fails, because the node already waits until the leases of older clients
+                // have ended.
                 joined::hang_up_before(call.ctx, state::with(|node| node.membership().decided().version));
                 is_news.map(|is_news| Reply::Integer(is_news.into()))
             }

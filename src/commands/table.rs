@@ -1,4 +1,4 @@
-//! The table of commands: all are registered with the server, and LOCK.HELP shows those for clients.
+//! The table of all commands. All are registered with the server; LOCK.HELP shows those that are for clients.
 
 #[cfg(debug_assertions)]
 use super::panic;
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ffi::{Command, Context, Entry, register_command};
 
-/// Every command. Those for clients are in the order of HELP.
+/// Every command. Those for clients come in the order in which LOCK.HELP shows them.
 const COMMANDS: &[Row] = &[
     for_clients::<acquire::Acquire>(),
     for_clients::<release::Release>(),
@@ -38,7 +38,7 @@ const COMMANDS: &[Row] = &[
     internal::<panic::Panic>(),
 ];
 
-/// A command in the table.
+/// A command in the table: how to register it, and its description for LOCK.HELP.
 struct Row {
     command: Entry,
     is_for_clients: bool,
@@ -49,7 +49,7 @@ const fn for_clients<C: Command>() -> Row {
     Row { command: Entry::of::<C>(), is_for_clients: true }
 }
 
-/// Returns the row of a command for servers or tests.
+/// Returns the row of a command that only servers or tests use; LOCK.HELP does not show it.
 const fn internal<C: Command>() -> Row {
     Row { command: Entry::of::<C>(), is_for_clients: false }
 }

@@ -10,7 +10,7 @@ use crate::driver::{listeners, timer};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, driver, state};
 
-/// Waits for an owner's turn at the lock.
+/// LOCK.WAIT: waits until it is the owner's turn.
 pub struct Wait;
 
 impl Command for Wait {
@@ -23,7 +23,7 @@ impl Command for Wait {
         if let Some(listener) = listener.filter(|_| request.patience == Patience::NONE) {
             return Ok(stop_waiting(call, request.owner, listener));
         }
-        // In a transaction or a script the answer comes at once.
+        // In a transaction or a script the client cannot be blocked, so the answer comes at once.
         if !call.ctx.may_block() {
             request.patience = Patience::NONE;
         }
@@ -32,7 +32,7 @@ impl Command for Wait {
     }
 }
 
-/// Removes the requests of `owner` with this listener from the queue.
+/// Removes the requests of `owner` whose answers this listener would receive from the key's queue.
 fn stop_waiting(call: &Call<'_>, owner: Owner<'_>, listener: ClientId) -> Reply {
     let (name, now) = (call.key(), clock::boot_now());
     let key = Key { db: call.ctx.db(), name: name.bytes() };

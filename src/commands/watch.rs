@@ -9,7 +9,7 @@ use crate::driver::{sight, timer, watchers};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Waits until the lock is not in the state that the caller knows.
+/// LOCK.WATCH: answers when the lock is no longer in the state that the caller knows.
 pub struct Watch;
 
 impl Command for Watch {
@@ -17,7 +17,7 @@ impl Command for Watch {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let mut ask = request::Watch::read(call.words(), config::bounds())?;
-        // In a transaction or a script the answer comes at once.
+        // In a transaction or a script the client cannot be blocked, so the answer comes at once.
         if !call.ctx.may_block() {
             ask.patience = Patience::NONE;
         }

@@ -1,4 +1,4 @@
-//! Performs a command's request, and answers its client.
+//! Performs the request of a command, and answers its client.
 
 use palisade_core::engine::Request;
 use palisade_core::{Now, Refusal};

@@ -11,14 +11,14 @@ use super::{listeners, pass};
 use crate::ffi::{BlockedClients, Context, KeyName, Reply};
 use crate::{clock, state};
 
-/// The client of a command, and the form of its answer.
+/// All that the answer to a command depends on beside its request: form, KEEPALIVE and listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
     /// The form of the reply to a grant.
     pub form: Form,
-    /// The KEEPALIVE that begins with the grant.
+    /// The KEEPALIVE that begins when the lock is granted, if the request asks for one.
     pub keepalive: Option<KeepAlive>,
-    /// The listener that receives the answer, if the request has to wait without blocking its client.
+    /// The listener that receives the answer if the request has to wait. Without one the client is blocked.
     pub listener: Option<ClientId>,
 }
 
@@ -28,10 +28,10 @@ impl From<Form> for Asker {
     }
 }
 
-/// The error for clients that wait on a master which becomes a replica, as the server itself writes it.
+/// The error for clients that wait on a master when it becomes a replica. The server itself uses this text.
 const DEMOTED: &str = "UNBLOCKED this node became a replica: ask its master";
 
-/// The answer to a client whose request waits with a listener. It is a simple string, which no answer to a wait is.
+/// The answer to a LOCK.WAIT whose result a listener will receive. It is a simple string, which no result of a wait is.
 const WAITING: &CStr = c"WAITING";
 
 /// Blocks the client of this command until its request is answered, unless it has a listener. Returns the request's id.
@@ -61,8 +61,8 @@ pub fn keep_alive_at_once(
     }
 }
 
-/// Sends the rules' answers to waiting clients: as many as one pass of the event loop may answer, the others in later
-/// passes ([`has_more`]).
+/// Sends the rules' answers to waiting clients, as many as may be answered in one pass of the event loop. [`has_more`]
+/// says whether others are left.
 pub fn deliver() {
     for (id, answer) in state::with(|node| node.take_answers(pass::answers_left())) {
         if id.is_heard() {
@@ -74,7 +74,7 @@ pub fn deliver() {
     listeners::tell_all();
 }
 
-/// Returns the reply to a waiting client. If it is a grant, its KEEPALIVE begins.
+/// Returns the reply to a waiting client. If it is a grant, its KEEPALIVE begins now.
 fn tell(why: &Reason, answer: Answer) -> Result<Reply, Refusal> {
     let Reason::Waits(form, keeps) = why else { return Ok(Reply::Null) };
     if let (Answer::Granted { .. }, Some(keeps)) = (&answer, keeps) {
@@ -83,13 +83,13 @@ fn tell(why: &Reason, answer: Answer) -> Result<Reply, Refusal> {
     reply(answer, *form)
 }
 
-/// Returns whether answers are left for the next pass.
+/// Returns whether answers are left for the next pass of the event loop.
 pub fn has_more() -> bool {
     state::with(|node| node.waiting().has_answers() || node.waiting().sends_away())
 }
 
-/// Answers the requests that wait for the lock of `key` with an error of the server's own: as many as one pass may
-/// answer. The queue is checked again in the next pass for the others.
+/// Answers requests that wait for the lock of `key` with an error of the server's own, as many as may be answered in
+/// one pass. For the others the node looks at the queue again in the next pass.
 pub fn dismiss(key: Key<'_>, error: &str) {
     for id in state::with(|node| node.dismiss(key, pass::answers_left(), clock::boot_now())) {
         tell_error(id, error);
@@ -106,15 +106,15 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     parked::is_permitted(id, name)
 }
 
-/// Dismisses all waiting requests, since the node became a replica and grants nothing. Most servers end all waits
-/// themselves before this event. A Valkey in a cluster does not, nor does one whose client can be redirected. The
-/// requests leave their queues and are answered from the next pass of the event loop on, as many in each as there is
+/// Dismisses all waiting requests, because the node became a replica and grants nothing any more. Most servers end all
+/// waits themselves before this event. A Valkey in a cluster does not, and neither does a Valkey for clients that it
+/// can redirect. The requests are answered from the next pass of the event loop on, as many in each pass as there is
 /// time for.
 pub fn dismiss_all() {
     state::with(|node| node.send_all_away());
 }
 
-/// Answers one request that waited when the node became a replica; returns false if none is left.
+/// Answers one of the requests that [`dismiss_all`] dismissed; returns false if none is left.
 pub fn send_one_away(now: BootTime) -> bool {
     let Some(gone) = state::with(|node| node.send_one_away(now)) else { return false };
     gone.into_iter().for_each(|id| tell_error(id, DEMOTED));
@@ -130,7 +130,7 @@ fn tell_error(id: WaiterId, error: &str) {
     }
 }
 
-/// Returns a command's reply.
+/// Returns the reply to a command that is answered at once.
 #[inline(always)]
 pub fn reply_at_once(answer: &AtOnce, asker: &Asker) -> Reply {
     match answer {
@@ -156,7 +156,7 @@ fn reply(answer: Answer, form: Form) -> Result<Reply, Refusal> {
     }
 }
 
-/// Returns the reply for a grant.
+/// Returns the reply for a grant, in the form that the request asked for.
 fn granted(token: Token, number: u16, waited_ms: u64, form: Form) -> Reply {
     let token = Reply::Integer(token.get());
     match form {
@@ -166,7 +166,7 @@ fn granted(token: Token, number: u16, waited_ms: u64, form: Form) -> Reply {
     }
 }
 
-/// Returns the reply for a failed wait.
+/// Returns the reply for a wait that failed: Null, or the integer 0 for a turn.
 fn in_vain(want: Want) -> Reply {
     match want {
         Want::Lock { .. } => Reply::Null,
@@ -174,12 +174,12 @@ fn in_vain(want: Want) -> Reply {
     }
 }
 
-/// Handlers for clients whose wait the server ends. Only memory changes here.
+/// Handles that the server ends the wait of a client that waits for a lock. Only memory changes here.
 struct Clients;
 
 impl BlockedClients for Clients {
     fn unblocked(client: WaiterId) -> Result<Reply, Refusal> {
-        // The client may already have an answer that has not been sent.
+        // The rules may already have an answer for the client that has not been sent.
         let answer = state::with(|node| node.take_answer_of(client));
         let (why, want) = leave(client);
         match answer {
@@ -194,7 +194,8 @@ impl BlockedClients for Clients {
     }
 }
 
-/// Removes the client's request from the queue, and returns its handle to the server.
+/// Removes the client's request from the queue, and the client from the registry. Returns why it was blocked, and what
+/// its request wanted.
 fn leave(client: WaiterId) -> (Option<Reason>, Option<Want>) {
     let why = parked::give_back(client);
     (why, state::with(|node| node.leave_queue(client, clock::boot_now())).map(|waiter| waiter.want))

@@ -1,4 +1,4 @@
-//! The slots of a cluster that this node serves, and the node that serves a key otherwise.
+//! Finds out which slots of a cluster this node serves, and which other node serves a key.
 //!
 //! A slot may come without its locks, so [`look`] compares the slots that the node serves with those that it served. It
 //! does so ten times a second (less often if that takes long), right after a CLUSTER command that gives or takes slots,
@@ -6,8 +6,8 @@
 //! migration in one step, whose end the server reports, or by a promotion, which guards the node. So no slot leaves and
 //! returns unseen.
 //!
-//! The server redirects commands, but not blocked clients. So a hand-over first checks that the slot is still here.
-//! Otherwise the lock could be granted here and on the node that the slot moved to.
+//! The server redirects commands, but not blocked clients. So before a lock is handed over, the node checks that its
+//! slot is still here. Otherwise the lock could be granted here and on the node that the slot moved to.
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -18,24 +18,24 @@ use crate::durability::incarnation;
 use crate::ffi::{CallReply, Context, KeyName, warn};
 use crate::{clock, state};
 
-/// The pause between automatic reads of the slots, in multiples of the processor time of one read, so that they take at
-/// most 1 % of the time. For a read the server writes its whole map of the cluster, which takes 2 ms with a hundred
-/// nodes with slots in many ranges.
+/// The length of the pause after a read of the slots, as a multiple of the processor time that the read took. So reads
+/// take at most 1 % of the time. For each read the server writes out its whole map of the cluster. That takes 2 ms if a
+/// hundred nodes have slots in many ranges.
 const REST: u64 = 99;
 
-/// The longest pause, in microseconds.
+/// The longest pause between two reads of the slots, in microseconds.
 const REST_US_MAX: u64 = 1_000_000;
 
 thread_local! {
-    /// The time until which there is no automatic read.
+    /// The time until which the slots are not read in the ten-times-a-second tick.
     static RESTS_UNTIL: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
-    /// The server's count of the times that a client emptied a slot, when last read; `None` if this server cannot empty
-    /// one.
+    /// The number of times that a client had emptied a slot, when last read from the server; `None` if this server
+    /// cannot empty one.
     static FLUSHES: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Initialises the slots when the module is loaded. The start knows the locks of the node's present slots, or is
-/// guarded.
+/// Reads the slots when the module is loaded. The locks of the node's present slots were loaded at the start, or the
+/// node is guarded.
 pub fn begin(ctx: Context<'_>) {
     if ctx.is_cluster() {
         state::with(|node| node.begin_in_cluster());
@@ -44,7 +44,7 @@ pub fn begin(ctx: Context<'_>) {
     }
 }
 
-/// Reads the slots ten times a second, unless the pause after the last read is not over.
+/// Reads the slots. Called ten times a second; does nothing if the pause after the last read is not over.
 pub fn tick(ctx: Context<'_>) {
     if clock::boot_now() >= RESTS_UNTIL.get() {
         look(ctx);
@@ -57,8 +57,8 @@ fn rest_us(took_us: u64) -> u64 {
     took_us.saturating_mul(REST).min(REST_US_MAX)
 }
 
-/// Reads which slots the node serves and imports. Slots that came without their locks are guarded, and no token is
-/// issued that the former owner can have issued.
+/// Reads which slots the node serves and imports. Slots that came without their locks are guarded, and later tokens are
+/// larger than any that the former owner can have issued.
 pub fn look(ctx: Context<'_>) {
     if !ctx.is_cluster() {
         return;
@@ -83,8 +83,8 @@ pub fn look(ctx: Context<'_>) {
     }
 }
 
-/// Reads the slots before something is promised about the lock of `key`, if the node's knowledge of its slot may be
-/// stale.
+/// Reads the slots if the node may not know whether it serves the slot of `key`. Called before something is promised
+/// about that lock.
 pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
     if !ctx.is_cluster() {
         return;
@@ -99,27 +99,28 @@ pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
     }
 }
 
-/// Notes that the server deleted a live lock of `name`, which would have ended at `end`, perhaps with its whole slot.
+/// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. Perhaps it deletes the
+/// whole slot.
 pub fn dropped(name: &[u8], end: BootTime) {
     if end >= clock::boot_now() {
         state::with(|node| node.dropped_in_slot(name, end));
     }
 }
 
-/// Notes that slots are on their way here in one step with their locks, or no longer are.
+/// Notes that these slots are coming to this node in one step with their locks (true), or no longer are (false).
 pub fn arriving(slots: RangeInclusive<u16>, are_on_their_way: bool) {
     state::with(|node| node.slots_arrive(slots, are_on_their_way));
 }
 
-/// Notes that slots have come here in one step with their locks.
+/// Notes that these slots have come to this node in one step with their locks.
 pub fn came(slots: RangeInclusive<u16>) {
     let now = clock::now();
     state::with(|node| node.slots_came(slots, now));
     incarnation::save(now);
 }
 
-/// Finds out whether recently deleted live locks were deleted with their whole slots (CLUSTER FLUSHSLOT). Their key
-/// events look like those of single deletions, so the server's count of that command decides.
+/// Finds out whether recently deleted live locks were deleted with their whole slots (CLUSTER FLUSHSLOT). The key
+/// events look like those of single deletions, so the server's count of CLUSTER FLUSHSLOT decides.
 fn confirm_slot_flush(ctx: Context<'_>) {
     let count = FLUSHES.get().map(|_| flushes(ctx));
     let flushed = FLUSHES.replace(count) != count;
@@ -132,7 +133,7 @@ fn confirm_slot_flush(ctx: Context<'_>) {
     }
 }
 
-/// Returns how often a client emptied a slot since the server's statistics were reset.
+/// Returns how often a client has emptied a slot since the server's statistics were last reset.
 fn flushes(ctx: Context<'_>) -> u64 {
     let stat = ctx.info_text(c"commandstats", c"cmdstat_cluster|flushslot");
     let calls = stat.as_deref().and_then(|stat| stat.strip_prefix("calls=")?.split(',').next()?.parse().ok());
@@ -164,7 +165,7 @@ fn slots_of_myself(nodes: &str) -> Option<(SlotSet, SlotSet)> {
     Some((owned, imported))
 }
 
-/// Returns the flags of a node from its line.
+/// Returns the flags in the line that CLUSTER NODES has for a node.
 fn flags(node: &str) -> impl Iterator<Item = &str> {
     node.split(' ').nth(2).unwrap_or_default().split(',')
 }
@@ -172,8 +173,8 @@ fn flags(node: &str) -> impl Iterator<Item = &str> {
 /// Returns the error for clients that wait for the lock of `key`, which is absent here. `None` if the key is served
 /// here, and its slot is not migrating to another node.
 pub fn redirect(ctx: Context<'_>, key: KeyName<'_>) -> Option<String> {
-    // The server refuses this command if it would redirect a client, or accepts no writes. On an absent key the command
-    // does nothing.
+    // UNLINK on an absent key does nothing, but the server refuses it if it would redirect a client, or accepts no
+    // writes.
     if CallReply::of_key(ctx, c"UNLINK", key).is_some() {
         return None;
     }
@@ -190,7 +191,7 @@ pub fn redirect(ctx: Context<'_>, key: KeyName<'_>) -> Option<String> {
                 return None;
             }
             let master = range.element(2)?;
-            // An unknown endpoint is empty, as in the server's own redirects.
+            // The server's own redirects, too, leave the host empty if it is unknown.
             Some((
                 master.element(0)?.text().unwrap_or_default(),
                 master.element(1)?.integer()?,

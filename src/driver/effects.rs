@@ -1,8 +1,8 @@
 //! Applies a rule's decision to the key, the node's memory, the replicas and the AOF.
 //!
-//! Effects are replicated, never requests. A replica or a reloaded AOF receives what a lock holds now (LOCK.EFFECT),
-//! that its last holder gave it back (LOCK.RELEASE) or that it is gone (DEL). So it has the same locks without a clock
-//! and without rules.
+//! What is replicated are effects, never requests. A replica or a reloaded AOF receives what a lock holds now
+//! (LOCK.EFFECT), that its last holder gave it back (LOCK.RELEASE) or that it is gone (DEL). So it has the same locks
+//! without a clock and without rules.
 
 use std::cell::RefCell;
 
@@ -28,7 +28,7 @@ pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
     ctx.notify(word, name);
 }
 
-/// Stores `lock` in the key, and reports `event`.
+/// Stores `lock` in the key, replicates it, and publishes `event`.
 #[inline(always)]
 pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Box<Lock>>, event: Event, now: Now) {
     let Some(lock) = lock else { return };
@@ -38,7 +38,8 @@ pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Box<Lock>>, e
     tell(ctx, event, key.name());
 }
 
-/// Sends replicas and the AOF the lock in the key, which is new, or its grant `id`, which joined or changed.
+/// Sends replicas and the AOF what changed in the lock in the key: the whole lock if it is new, or the grant `id`,
+/// which joined or changed.
 pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, id: GrantId, now: Now) {
     stored(key);
     if only_counted(ctx) {
@@ -51,7 +52,7 @@ pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, id: GrantId, now: Now) {
     }
 }
 
-/// Sends replicas and the AOF that the grant `ended` left the lock in the key, which others hold.
+/// Sends replicas and the AOF that the grant `ended` left the lock in the key, which others still hold.
 pub fn left(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Box<Grant>>, now: Now) {
     let Some(ended) = ended else { return };
     stored(key);
@@ -62,7 +63,7 @@ pub fn left(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Box<Grant>>, 
 
 pub(super) fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(&mut Vec<u8>)) {
     thread_local! {
-        /// The buffer of a record. It is reused for every change, which saves an allocation.
+        /// The buffer in which a record is written. It is used again for every change, which saves an allocation.
         static RECORD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     RECORD.with_borrow_mut(|record| {
@@ -72,18 +73,18 @@ pub(super) fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(
     });
 }
 
-/// Counts a change for the server if nobody receives it; returns whether that was the case.
+/// If nobody receives changes, only counts one for the server. Returns whether that was the case.
 pub(super) fn only_counted(ctx: Context<'_>) -> bool {
     propagation::nobody_listens() && ctx.count_change()
 }
 
-/// Enters a new or changed lock in the node's memory, as every node does, wherever the lock was granted.
+/// Updates the node's memory for a new or changed lock in the key. Every node does this, wherever the lock was granted.
 pub fn stored(key: &mut LockKey<'_>) {
     key.clear_expiry();
     key.signal_modified();
 }
 
-/// Deletes the key, if there is one, because its lock ends by `event`. Returns whether its queue has to be checked
+/// Deletes the key, if it is there, because its lock ends by `event`. Returns whether its queue has to be looked at
 /// soon, or it has watchers.
 pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> bool {
     let at = Key { db: ctx.db(), name: key.name().bytes() };
@@ -96,7 +97,7 @@ pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> b
         free_value(lock);
     }
     key.signal_modified();
-    // The RELEASE that is being run names key and owner: sending it on is enough.
+    // If the command is the RELEASE that names this key and owner, sending the command itself on is enough.
     let is_told = event == Some(Event::Released) && ctx.replicate_command();
     if !is_told && !only_counted(ctx) {
         ctx.replicate_del(key.name());

@@ -1,4 +1,4 @@
-//! Changes gates: in the key, for the replicas and the AOF, and in the list of gates that end by themselves.
+//! Changes gates: in the key, for the replicas and the AOF, and in the list of gates that the node has to delete.
 
 use palisade_core::engine::Key;
 use palisade_core::quorum::floors::Kind;
@@ -9,8 +9,8 @@ use super::effects;
 use crate::ffi::{self, Context, GateKey, KeyName};
 use crate::{clock, state};
 
-/// Lets a grant of this kind with `token` pass the gate in the key, and keeps the gate for `keep_ms` at least. The caller arms
-/// the timer.
+/// Lets a token of this kind pass the gate in the key, and keeps the gate for at least `keep_ms` from now. The caller
+/// sets the timer.
 pub fn pass(
     ctx: Context<'_>,
     key: &mut GateKey<'_>,
@@ -42,7 +42,7 @@ pub fn pass(
     Ok(())
 }
 
-/// Stores a gate, or a change of one, from a master or from the AOF. The caller arms the timer.
+/// Stores a gate, or a change of one, which came from a master or from the AOF. The caller sets the timer.
 pub fn told(ctx: Context<'_>, key: &mut GateKey<'_>, record: &[u8], here: Here) -> Result<(), Damaged> {
     if let Some(gate) = gate_record::apply(record, here, key.value_mut())? {
         key.put(Box::new(gate));
@@ -51,14 +51,14 @@ pub fn told(ctx: Context<'_>, key: &mut GateKey<'_>, record: &[u8], here: Here) 
     Ok(())
 }
 
-/// Enters a new or changed gate in the node's memory, as every node does.
+/// Updates the node's memory for a new or changed gate in the key. Every node does this.
 fn stored(ctx: Context<'_>, key: &mut GateKey<'_>) {
     key.clear_expiry();
     key.signal_modified();
     list(ctx.db(), key);
 }
 
-/// Enters the gate in the key, if there is one, in the list of gates that end by themselves.
+/// Adds the gate in the key, if there is one, to the list of gates that the node has to delete.
 fn list(db: u32, key: &mut GateKey<'_>) {
     let name = key.name();
     if let Some(gate) = key.value_mut() {
@@ -66,8 +66,8 @@ fn list(db: u32, key: &mut GateKey<'_>) {
     }
 }
 
-/// Handles a gate that came to the key `name` by RENAME, MOVE or RESTORE, or was loaded, if it holds one. Returns
-/// whether the timer has to be armed.
+/// If the key `name` has a gate that came by RENAME, MOVE or RESTORE, or was loaded, updates the node's memory for it.
+/// Returns whether the timer has to be set.
 pub fn arrived(ctx: Context<'_>, name: KeyName<'_>) -> bool {
     let Ok(mut key) = GateKey::read(ctx, name) else { return false };
     let db = key.db();
@@ -75,14 +75,14 @@ pub fn arrived(ctx: Context<'_>, name: KeyName<'_>) -> bool {
     true
 }
 
-/// Forgets the listed gates of a database, or of all (`None`), which is about to be emptied.
+/// Removes the gates of a database, or of all (`None`), from the list, because the database is about to be emptied.
 pub fn flushed(db: Option<u32>) {
     let listed = state::with(|node| node.gates().flush(db));
     let entries = listed.iter().map(|gates| gates.len()).sum();
     ffi::free(listed, entries);
 }
 
-/// Deletes the gate that has been over longest at `now`; returns false if no listed gate is due.
+/// Deletes the gate whose end has been over longest at `now`; returns false if no listed gate is over.
 pub fn forget_one(ctx: Context<'_>, now: BootTime) -> bool {
     let Some(due) = state::with(|node| node.gates().take_due(now)) else { return false };
     ctx.select(due.key().db);

@@ -1,7 +1,8 @@
 //! Publishes events of grants (`lock.events`) to the subscribers of [`CHANNEL`].
 //!
 //! Publishing changes no data: no message goes to the AOF or to replicas, and no rule depends on its delivery. If the
-//! server removes a lock in the middle of a command of its own, events wait for the next pass of the event loop.
+//! server removes a lock in the middle of a command of its own, the events are published in the next pass of the event
+//! loop.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -10,13 +11,13 @@ use palisade_core::missed_to_json;
 use crate::ffi::Context;
 use crate::{clock, config, state};
 
-/// The channel of events.
+/// The channel on which the events are published.
 const CHANNEL: &str = "lock.events";
 
-/// True if the next pass of the event loop will publish.
+/// True if events will be published in the next pass of the event loop.
 static IS_UNDER_WAY: AtomicBool = AtomicBool::new(false);
 
-/// Publishes new events.
+/// Publishes all events that are not yet published.
 #[inline]
 pub fn publish(ctx: Context<'_>) {
     if config::events() {
@@ -33,7 +34,7 @@ fn publish_all(ctx: Context<'_>) {
     let now = clock::now();
     let wall_ms = |ago_us| now.wall_us.saturating_sub(ago_us) / 1_000;
     let id = state::with(|node| node.ledger().incarnation().node);
-    // The node is not borrowed while the server is called.
+    // `state::with` ends before the server is called, because the server may call the module back.
     while let Some(event) = state::with(|node| node.history_mut().take_event()) {
         ctx.publish(CHANNEL, &event.to_json(wall_ms(now.boot.us_since(event.at)), id));
     }
@@ -43,7 +44,8 @@ fn publish_all(ctx: Context<'_>) {
     }
 }
 
-/// Publishes new events in the next pass of the event loop, since the server is in the middle of a command.
+/// Has the unpublished events published in the next pass of the event loop, because the server is in the middle of a
+/// command now.
 pub fn publish_soon(ctx: Context<'_>) {
     if config::events() && !IS_UNDER_WAY.swap(true, Relaxed) {
         ctx.in_next_pass(|ctx| {

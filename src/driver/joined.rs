@@ -1,4 +1,4 @@
-//! Connections of quorum clients that named their version of the set of nodes.
+//! The connections of quorum clients that said which version of the set of nodes they use (LOCK.MEMBERS JOIN).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ thread_local! {
     static JOINED: RefCell<HashMap<u64, u64>> = RefCell::default();
 }
 
-/// Notes that this connection works with `version` from now on.
+/// Notes that this connection uses `version` of the set from now on.
 pub fn join(ctx: Context<'_>, ClientId(client): ClientId, version: u64) {
     JOINED.with_borrow_mut(|joined| {
-        // Closed connections are removed only when the table is full, since each removal checks all of them.
+        // Closed connections are removed only when the table is full, because that checks every connection.
         if joined.len() == joined.capacity() {
             joined.retain(|&client, _| ctx.is_open(ClientId(client)));
         }
@@ -22,7 +22,8 @@ pub fn join(ctx: Context<'_>, ClientId(client): ClientId, version: u64) {
     });
 }
 
-/// Closes the connections that work with a version older than `version`: their unread commands are not run.
+/// Closes the connections that use an older version of the set than `version`. Commands that they have sent and the
+/// server has not read do not run. Returns their number.
 pub fn hang_up_before(ctx: Context<'_>, version: u64) -> usize {
     let older: Vec<_> = JOINED.with_borrow_mut(|joined| {
         let older = joined.extract_if(|_, joined| *joined < version);

@@ -1,5 +1,5 @@
-//! Connections that receive the answers to waiting requests of other connections: connects the rules' listeners with
-//! the clients of the server.
+//! Connects the rules' listeners, which receive the answers to waiting requests of other connections, with the clients
+//! of the server.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,15 +15,16 @@ use crate::ffi::{BlockedClients, Context, KeyName, Reply, User, in_next_pass};
 use crate::{clock, state};
 
 thread_local! {
-    /// The user of each listener.
+    /// The user of each listener's connection, whose permissions count for its requests.
     static USERS: RefCell<HashMap<ClientId, User>> = RefCell::new(HashMap::new());
-    /// Listeners whose wait the server ended. Most of their connections are closed.
+    /// Listeners whose wait for news the server ended. Most of these connections are closed.
     static PERHAPS_GONE: RefCell<Vec<ClientId>> = const { RefCell::new(vec![]) };
-    /// The last listener whose connection was checked because it does not wait for news.
+    /// The last idle listener (one that does not wait for news) whose connection was checked.
     static LOOKED_AT: Cell<ClientId> = const { Cell::new(ClientId(0)) };
 }
 
-/// Returns the news for this command's client, which listens under `name`, or blocks the client until there is some.
+/// Returns the answers for the client of this command, which listens under `name`. If there are none, blocks the client
+/// until there are.
 pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Result<Reply, Refusal> {
     let client = ctx.connection().ok_or(Refusal::ListensNowhere)?;
     let user = User::of_client(ctx);
@@ -38,13 +39,13 @@ pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Res
     Ok(Reply::Later)
 }
 
-/// Returns the listener of this name, if its user is the user of this command's client.
+/// Returns the connection that listens under `name`. Refuses unless its user is that of this command's client.
 pub fn named(ctx: Context<'_>, name: ListenerName<'_>) -> Result<ClientId, Refusal> {
     let user = User::of_client(ctx);
     state::with(|node| node.listeners().find(name, user.name()))
 }
 
-/// Begins a waiting `request` for the lock `name`, with `listener` for its answer. Returns the request's id.
+/// Begins a waiting `request` for the lock `name` whose answer `listener` receives. Returns the request's id.
 pub fn begin(listener: ClientId, name: KeyName<'_>, request: &Request<'_>) -> Option<WaiterId> {
     let Request::Wait(ask) = request else { return None };
     state::with(|node| node.listeners_mut().begin(listener, name.bytes(), ask.owner))
@@ -59,26 +60,27 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     listener.is_some_and(may_run)
 }
 
-/// Adds the request's answer to the news of its listener, which [`tell_all`] sends.
+/// Adds the outcome of the request `id` to the news of its listener, which [`tell_all`] sends.
 pub fn tell(id: WaiterId, told: NewsBody) {
     state::with(|node| node.listeners_mut().tell(id, told));
 }
 
-/// Sends news to the listeners that wait for it.
+/// Sends their news to all listeners that wait for it.
 pub fn tell_all() {
     while let Some((id, news)) = state::with(|node| node.listeners_mut().take_ready()) {
         parked::answer(id, |_| Ok(list(news)));
     }
 }
 
-/// Answers the listener whose time has been over longest that there is no news; returns false if no time is over.
+/// Answers the listener whose time ended first, if it is over, that there is no news. Returns false if no listener's
+/// time is over.
 pub fn time_out(now: BootTime) -> bool {
     let Some(id) = state::with(|node| node.listeners_mut().take_timed_out(now)) else { return false };
     parked::answer(id, |_| Ok(list(vec![])));
     true
 }
 
-/// Checks, in the server's cron, for listeners whose connection was closed while they did not wait for news.
+/// Looks for listeners whose connection was closed while they did not wait for news. Called in the server's cron.
 pub fn look_after(ctx: Context<'_>) {
     let idle = state::with(|node| node.listeners().idle_after(LOOKED_AT.get(), ANSWERS_A_PASS_MAX));
     for &client in &idle {
@@ -112,7 +114,7 @@ fn list(news: Vec<News>) -> Reply {
             NewsBody::Answer(Answer::Turn(number) | Answer::Granted { number, .. }) => Reply::Integer(number.into()),
             NewsBody::Answer(Answer::Broken(token)) => Reply::Integer(token.get()),
             NewsBody::Answer(Answer::TimedOut(_)) => Reply::Integer(0),
-            // As text: clients would take an error inside an array for the whole reply.
+            // An error goes as text, because clients would take an error inside an array for the whole reply.
             NewsBody::Answer(Answer::Refused(refusal)) => Reply::Bytes(refusal.to_string().into_bytes()),
             NewsBody::Error(error) => Reply::Bytes(error.into_string().into_bytes()),
         };
@@ -121,7 +123,7 @@ fn list(news: Vec<News>) -> Reply {
     Reply::List(news.into_iter().map(one).collect())
 }
 
-/// Handlers for listeners whose wait the server ends. Only memory changes here.
+/// Handles that the server ends the wait of a listener. Only memory changes here.
 struct Hearers;
 
 impl BlockedClients for Hearers {
@@ -132,15 +134,15 @@ impl BlockedClients for Hearers {
 
     fn gone(blocked: WaiterId) {
         if let Some(client) = stops_asking(blocked) {
-            // If an operator ended the wait with an error, the connection is still open; while it is being closed, it
-            // still looks open too.
+            // The connection may still be open, if an operator ended the wait with an error. One that is being closed
+            // looks open too, so it is checked later.
             PERHAPS_GONE.with_borrow_mut(|all| all.push(client));
             in_next_pass(look_at_gone);
         }
     }
 }
 
-/// Notes that the listener blocked under this id no longer waits for news, and returns its handle to the server.
+/// Notes that the listener blocked under the id `blocked` no longer waits for news. Returns its connection.
 fn stops_asking(blocked: WaiterId) -> Option<ClientId> {
     let Reason::Hears(client) = parked::give_back(blocked)? else { return None };
     state::with(|node| node.listeners_mut().remove_wait(client));

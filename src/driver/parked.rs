@@ -1,5 +1,4 @@
-//! Clients that are blocked until their answer is known, each with the reason: one registry for clients that wait for a
-//! lock, watch one, or listen.
+//! The registry of blocked clients, each with the reason: it waits for a lock, watches one, or listens.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,29 +12,29 @@ use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
 use crate::{clock, state};
 
 thread_local! {
-    /// All blocked clients, by the id of the request in the rules.
+    /// All blocked clients, by the ids of their requests.
     static PARKED: RefCell<HashMap<WaiterId, Parked>> = RefCell::default();
 }
 
-/// A blocked client.
+/// A blocked client, and why it is blocked.
 pub struct Parked {
     blocked: Blocked,
-    /// The reason.
+    /// The reason why the client is blocked.
     pub why: Reason,
 }
 
 /// The reason why a client is blocked.
 pub enum Reason {
-    /// A request waits for a lock or for the end of a BREAK. The KEEPALIVE after a grant is boxed, since few ask for
-    /// one.
+    /// A request waits for a lock, or for the end of a BREAK. The KEEPALIVE that a grant begins is in a box, because
+    /// few requests have one.
     Waits(Form, Option<Box<Keeps>>),
     /// The client watches a lock.
     Watches,
-    /// The client is this listener, and waits for news.
+    /// The client is the connection of this listener, and waits for news.
     Hears(ClientId),
 }
 
-/// A lease that is kept alive from its client's answer on.
+/// A lease to keep alive from the moment when its client is answered.
 pub struct Keeps {
     db: u32,
     name: Box<[u8]>,
@@ -45,7 +44,7 @@ pub struct Keeps {
 }
 
 impl Keeps {
-    /// Returns the lease that `request` asks to keep alive, if it does.
+    /// Returns the lease to keep alive if `request` has `keepalive`, and `None` if not.
     pub fn new(db: u32, name: KeyName<'_>, request: &Request<'_>, keepalive: Option<KeepAlive>) -> Option<Self> {
         match (request, keepalive) {
             (Request::Acquire(Acquire { owner, ttl, .. }), Some(keepalive)) => {
@@ -55,7 +54,7 @@ impl Keeps {
         }
     }
 
-    /// Keeps the lease alive from now on, when its client is answered.
+    /// Begins to keep the lease alive, because its client is being answered.
     pub fn begin(&self) {
         let key = Key { db: self.db, name: &self.name };
         // The owner was valid when the request arrived.
@@ -64,7 +63,7 @@ impl Keeps {
     }
 }
 
-/// Blocks the client of this `command`. Returns the id under which it is answered.
+/// Blocks the client of this `command`, for the reason `why`. Returns the id under which it is answered.
 pub fn park<C: BlockedClients>(ctx: Context<'_>, command: &'static str, why: Reason) -> WaiterId {
     let blocked = Blocked::new::<C>(ctx, command);
     let id = blocked.id();
@@ -72,7 +71,7 @@ pub fn park<C: BlockedClients>(ctx: Context<'_>, command: &'static str, why: Rea
     id
 }
 
-/// Answers a client, if it is still blocked.
+/// Answers the client blocked under `id`, if it is still blocked.
 pub fn answer(id: WaiterId, told: impl FnOnce(&Parked) -> Result<Reply, Refusal>) {
     if let Some(parked) = PARKED.with_borrow_mut(|all| all.remove(&id)) {
         let told = told(&parked);
@@ -80,21 +79,22 @@ pub fn answer(id: WaiterId, told: impl FnOnce(&Parked) -> Result<Reply, Refusal>
     }
 }
 
-/// Removes a client without an answer, because the server has dealt with it. Returns why it was blocked.
+/// Removes the client blocked under `id` without an answer, because the server itself has answered or lost it. Returns
+/// why it was blocked.
 pub fn give_back(id: WaiterId) -> Option<Reason> {
     let Parked { blocked, why } = PARKED.with_borrow_mut(|all| all.remove(&id))?;
     blocked.give_back();
     Some(why)
 }
 
-/// Returns whether the user of a client may still run its command on the key `name`: ACL rules may have changed since
-/// the command arrived.
+/// Returns whether the user of the client blocked under `id` may still run its command on the key `name`. ACL rules may
+/// have changed since the command arrived.
 pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     PARKED.with_borrow(|all| all.get(&id).is_none_or(|parked| parked.is_permitted(name)))
 }
 
 impl Parked {
-    /// Returns whether the client's user may still run its command on the key `name`.
+    /// Returns whether this client's user may still run its command on the key `name`.
     pub fn is_permitted(&self, name: KeyName<'_>) -> bool {
         self.blocked.is_permitted(name)
     }

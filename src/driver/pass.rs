@@ -1,5 +1,5 @@
-//! Bounds how many clients are answered in one pass of the event loop. An answer costs the server more than it costs
-//! the rules, and the server writes all answers of a pass in one go.
+//! Bounds how many clients are answered in one pass of the event loop. An answer takes the server longer than the
+//! rules, and the server writes all answers of a pass in one go.
 
 use std::cell::Cell;
 
@@ -35,7 +35,7 @@ pub fn most_answered() -> usize {
     MOST_ANSWERED.get()
 }
 
-/// Answers a client that waited, watched or listened.
+/// Sends its answer to a client that waited, watched or listened, and counts it.
 pub fn answer(blocked: Blocked, told: Result<Reply, Refusal>) {
     blocked.answer(told);
     MAY_ANSWER.set(MAY_ANSWER.get().saturating_sub(1));

@@ -13,16 +13,17 @@ use crate::durability::incarnation;
 use crate::ffi::{Context, LockKey};
 use crate::state;
 
-/// The outcome of a request.
+/// The changes that a performed request has made.
 pub struct Performed {
-    /// True if the key holds another lock now, whose lease may end before all others. (The lease of a changed lock only
-    /// becomes longer.)
+    /// True if the key has another lock now. Its lease may end before all others, so the timer may have to be set. (The
+    /// lease of a changed lock only becomes longer.)
     pub is_stored: bool,
     /// True if waiting requests may have an answer now.
     pub touches_queue: bool,
 }
 
-/// Performs `request` for `key`; a client that has to wait is answered later. `tell` receives the command's answer.
+/// Performs `request` for `key`, and calls `tell` with the answer for its client. If the client has to wait, its answer
+/// comes later.
 #[inline(always)]
 pub fn perform<T>(
     ctx: Context<'_>,
@@ -40,7 +41,7 @@ pub fn perform<T>(
     let mut said = Finding::Yes;
     let (mut is_stored, mut has_more) = (false, false);
     let answer = loop {
-        // Filled in place, which is faster than passing a step from call to call.
+        // The step is written in place, which is faster than passing it from call to call.
         let mut step = Step::LookAtSlots;
         state::with(|node| step = run.next(key.lock_mut(), said, node, now));
         said = Finding::Yes;

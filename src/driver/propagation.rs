@@ -3,9 +3,9 @@
 //! Propagating a change through the server costs as much as making it, even if nobody receives it, as on a node of a
 //! quorum without replicas and AOF. So [`look`] asks ten times a second whether there is an AOF, a replica, or a
 //! backlog from which a replica could continue. If not, no changes are propagated until a receiver may have come. A
-//! receiver begins in one of four ways: with a copy of the data that a forked child writes, with the AOF switched on,
-//! with a load, or with a change of role. The server reports each of these before the next change matters. From then on
-//! everything is propagated until [`look`] has asked again.
+//! receiver can come in four ways: it begins with a copy of the data that a forked child writes, the AOF is switched
+//! on, data is loaded, or the role changes. The server reports each of these before the first change that the receiver
+//! needs. From then on everything is propagated until [`look`] has asked again.
 //!
 //! A future server may let receivers begin in another way. At worst they lack locks: a replica that is promoted is
 //! guarded, and an AOF switched on while the server runs never proves an incarnation.
@@ -14,21 +14,22 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::ffi::Context;
 
-/// The flag of `nobody_listens`. Only the main thread uses it, but a thread-local would cost more, and commands read it
-/// each time.
+/// True if changes have no receiver. Only the main thread uses it. It is no thread-local, because that would cost more,
+/// and every command reads it.
 static NOBODY_LISTENS: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether nobody receives changes: there is no AOF and no replica.
+/// Returns whether changes have no receiver: no AOF and no replica.
 pub fn nobody_listens() -> bool {
     NOBODY_LISTENS.load(Relaxed)
 }
 
-/// Notes that an AOF or a replica may have come.
+/// Notes that an AOF or a replica may have come, so that changes are propagated again.
 pub fn may_have_begun() {
     NOBODY_LISTENS.store(false, Relaxed);
 }
 
-/// Asks the server whether changes have receivers. In a cluster there may be one at any time: slots move.
+/// Asks the server whether changes have receivers. In a cluster they always count as having one, because slots can move
+/// at any time.
 pub fn look(ctx: Context<'_>) {
     let none = |field| ctx.info_number(c"replication", field) == Some(0);
     let nobody_listens = nobody_listens()

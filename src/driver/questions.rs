@@ -11,19 +11,20 @@ use crate::clock;
 use crate::durability::readiness;
 use crate::ffi::{Context, KeyName, is_poisoned};
 
-/// The time for which the answer whether enough replicas follow is valid, in milliseconds. The server itself checks
-/// once a second.
+/// The time for which the answer counts that enough replicas follow, in milliseconds. The server itself checks once a
+/// second.
 const REPLICAS_STAND_MS: u64 = 100;
 
-/// The answers to the questions of one request.
+/// Answers the questions that the engine asks in one request.
 #[derive(Default)]
 pub struct Questions {
-    /// The error that redirects the key's clients.
+    /// The error that the server gives to clients of a slot that it does not serve, for the clients that wait for the
+    /// key.
     redirect: Option<String>,
 }
 
 impl Questions {
-    /// Answers `question` about the key `name`, for the request of `asker`.
+    /// Answers `question` about the key `name`, in a request of `asker`.
     pub fn ask(
         &mut self,
         ctx: Context<'_>,
@@ -40,16 +41,16 @@ impl Questions {
             Question::IsPermitted(waiter) if blocked_clients::is_permitted(waiter, name) => Finding::Yes,
             Question::IsPermitted(_) => Finding::Refused(Refusal::Forbidden),
             Question::MayGrant(_) if is_poisoned() => Finding::Refused(Refusal::Poisoned),
-            // The server itself would refuse an ACQUIRE (NOREPLICAS). Without this refusal a master that lost its
-            // replicas could grant a waiting request what its successor grants too.
+            // The server itself would refuse an ACQUIRE here (NOREPLICAS). Without this refusal, a master that lost its
+            // replicas could grant a waiting request what its successor grants to another owner.
             Question::MayGrant(By::Itself) if !enough_replicas(ctx, now) => Finding::Refused(Refusal::NotYet),
             Question::MayGrant(_) => Finding::Yes,
             Question::MayRenew(_) if is_poisoned() => Finding::Refused(Refusal::Poisoned),
             Question::MayRenew(client) if !ctx.is_open(client) => Finding::No,
-            // The server would refuse the holder's EXTEND too.
+            // The server itself would refuse the holder's EXTEND here.
             Question::MayRenew(_) if !enough_replicas(ctx, now) => Finding::Refused(Refusal::NotYet),
             Question::MayRenew(_) => Finding::Yes,
-            // The client cannot be blocked either in this case.
+            // The client cannot be blocked, as in a transaction or a script.
             Question::WhoAsks if !ctx.may_block() => Finding::No,
             Question::WhoAsks => askers::who_asks(ctx, asker.listener).map_or_else(Finding::Refused, Finding::Asks),
             Question::OnDisk => {
@@ -59,7 +60,7 @@ impl Questions {
         }
     }
 
-    /// Redirects the clients that wait for the lock of `name`.
+    /// Answers the clients that wait for the lock of `name` that another node serves it.
     pub fn redirect_all(&mut self, ctx: Context<'_>, name: KeyName<'_>) {
         if let Some(redirect) = self.redirect.take() {
             blocked_clients::dismiss(Key { db: ctx.db(), name: name.bytes() }, &redirect);
@@ -67,7 +68,7 @@ impl Questions {
     }
 }
 
-/// Returns whether as many replicas follow as min-replicas-to-write demands.
+/// Returns whether as many replicas follow as `min-replicas-to-write` demands.
 fn enough_replicas(ctx: Context<'_>, now: BootTime) -> bool {
     thread_local! {
         static LOOKED: Cell<Option<(BootTime, bool)>> = const { Cell::new(None) };
@@ -77,7 +78,7 @@ fn enough_replicas(ctx: Context<'_>, now: BootTime) -> bool {
     {
         return enough;
     }
-    // INFO has the field only if a number of replicas is demanded.
+    // The server's INFO has this field only if `min-replicas-to-write` is set.
     let enough = ctx.info_number(c"replication", c"min_slaves_good_slaves").is_none_or(|good| {
         let needed = ctx.parameter(c"min-replicas-to-write").and_then(|needed| needed.parse().ok());
         needed.is_none_or(|needed: u64| good >= needed)

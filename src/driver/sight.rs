@@ -1,4 +1,4 @@
-//! The state of a lock that clients see in the answers of LOCK.INFO and LOCK.WATCH, and that of a gate.
+//! The fields that LOCK.INFO and LOCK.WATCH show of a lock or a gate.
 
 use palisade_core::engine::Key;
 use palisade_core::quorum::floors::Kind;
@@ -7,8 +7,8 @@ use palisade_core::{BootTime, Gate, Grant, Lock, Mode, Node};
 
 use crate::ffi::Reply;
 
-/// Returns the fields that describe the lock of `key`, whose content is `held`, at `now`. With several grants they
-/// describe the oldest; for a free lock texts are empty, and numbers 0.
+/// Returns the fields that describe the lock of `key`, whose content is `held`, at `now`. If it has several grants,
+/// they describe the oldest. If it is free, texts are empty and numbers are 0.
 pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> Vec<(&'static str, Reply)> {
     let held = held.filter(|lock| !lock.is_expired(now));
     let first = held.and_then(|lock| live(lock, now).next());
@@ -31,7 +31,7 @@ pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> 
     ]
 }
 
-/// Returns a map for a gate at `now`; `None` if it is forgotten.
+/// Returns the fields that describe a gate at `now`; `None` if its end is over, so that it counts as deleted.
 pub fn gate_fields(gate: &Gate, now: BootTime) -> Option<Reply> {
     let seen = gate.seen();
     let number = Reply::Integer;
@@ -46,14 +46,14 @@ pub fn gate_fields(gate: &Gate, now: BootTime) -> Option<Reply> {
     })
 }
 
-/// Returns for how many more milliseconds the lease of `grant` is kept alive while its connection is open; 0 if it is
-/// not kept alive.
+/// Returns for how many milliseconds more the node renews the lease of `grant` while its connection is open. 0 if it
+/// does not.
 pub fn kept_ms(key: Key<'_>, grant: &Grant, node: &Node, now: BootTime) -> u64 {
     let owner = Owner::new(grant.owner()).ok();
     owner.and_then(|owner| node.keepalives().left_ms(key, owner, grant.granted(), now)).unwrap_or(0)
 }
 
-/// Iterates over the live grants of `lock`, the oldest first.
+/// Iterates over the grants of `lock` that hold at `now`, the oldest first.
 pub fn live(lock: &Lock, now: BootTime) -> impl Iterator<Item = (Mode, &Grant)> {
     lock.grants().filter(move |(_, grant)| !grant.is_expired(now))
 }

@@ -1,7 +1,7 @@
-//! The one timer for all events that no command causes: leases that end, waits that are over, queues to check.
+//! The one timer for all that no command causes: leases that end, waits that time out, queues to look at.
 //!
-//! Timers of the server run on the wall clock, so a step of that clock can delay one. The server's cron event, which
-//! does not depend on it, takes over then.
+//! The server's timers run on the wall clock, so a step of that clock can delay one. Then the server's cron takes over,
+//! which does not depend on the wall clock.
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -16,29 +16,29 @@ use super::{gates, listeners, pass, watchers};
 use crate::ffi::{Context, KeyName, LockKey, OtherType, TimerId, put_together};
 use crate::{clock, state};
 
-/// The length of a slice of work, during which the server serves no clients, in microseconds: as long as it served
-/// clients since the last slice, within these bounds. The lower bound is less than a request over the loopback takes. A
-/// slice ends at the first reading of the clock after its time.
+/// The length of a slice of work, during which the server serves no clients, in microseconds. A slice takes as long as
+/// the server served clients since the last one, but within these bounds. The lower bound is less than a request over
+/// the loopback takes. A slice ends when the clock is read for the first time after that.
 const SLICE_US: RangeInclusive<u64> = 25..=500;
 
-/// The delay of the timer after which the cron event takes over, in microseconds. A timer is so late if the wall clock
-/// was stepped, or writes were paused.
+/// If the timer is late by this, in microseconds, the cron takes over. A timer is so late after a step of the wall
+/// clock, or while writes are paused.
 const LATE_US: u64 = 5_000;
 
-/// The delay of the next slice after which the cron event takes over, in microseconds. It is long because a slow
-/// command of a client may run between slices.
+/// If the next slice of work is late by this, in microseconds, the cron takes over. It is long because a slow command
+/// of a client may run between two slices.
 const STALLED_US: u64 = 1_000_000;
 
-/// The least time by which work must be due earlier than the timer for the timer to be set anew, in microseconds: less
-/// is not worth the cost.
+/// If new work is due earlier than the timer, but by less than this, the timer is left as it is, in microseconds. To
+/// set it anew would cost more than it gains.
 const EARLIER_US: u64 = 2_000;
 
-/// The longest time that a timer is set for, in milliseconds; later work is checked again then. After a module's timer
-/// has run, Redis 7.0 calculates in 32 bits of microseconds when the next one is due. With more than 35 minutes left
-/// that overflows into the past, and its event loop never sleeps again.
+/// The longest time for which the timer is set, in milliseconds. If work is due later, the timer is then set again.
+/// After a module's timer has run, Redis 7.0 calculates in 32 bits of microseconds when the next one is due. With more
+/// than 35 minutes left the result overflows, and Redis's event loop never sleeps again.
 const SLEEP_MS_MAX: i64 = 1_800_000;
 
-/// A timer, and the time of the work that it was set for.
+/// The server's timer, and the time of the work for which it was set.
 #[derive(Clone, Copy)]
 struct Armed {
     timer: TimerId,
@@ -47,16 +47,18 @@ struct Armed {
 
 thread_local! {
     static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
-    /// The end of the last slice, if more work was due than fitted into it: the next slice is scheduled.
+    /// The end of the last slice of work, if more was due than fitted into it. Then the next slice is planned already.
     static BUSY: Cell<Option<BootTime>> = const { Cell::new(None) };
 }
 
-/// Returns the time of the next due work. An answer left from an earlier pass is due in the next pass.
+/// Returns the time of the next due work. Answers that are left from an earlier pass of the event loop are due in the
+/// next one.
 fn next_due() -> Option<BootTime> {
     if blocked_clients::has_more() { Some(BootTime::default()) } else { state::with(|node| node.next_due()) }
 }
 
-/// Ensures that a timer runs for new work that is due at `due`; nothing else may have changed.
+/// Ensures that the timer runs for new work that is due at `due`. The caller knows that no other work has become due
+/// earlier.
 #[inline]
 pub fn arm_for(ctx: Context<'_>, due: BootTime) {
     if ARMED.get().is_none_or(|armed| due.plus_us(EARLIER_US) <= armed.due) {
@@ -64,7 +66,7 @@ pub fn arm_for(ctx: Context<'_>, due: BootTime) {
     }
 }
 
-/// Ensures that a timer runs for the work that is due first.
+/// Ensures that the timer runs for the work that is due first.
 pub fn arm(ctx: Context<'_>) {
     if BUSY.get().is_some() {
         return;
@@ -73,16 +75,16 @@ pub fn arm(ctx: Context<'_>) {
     match ARMED.get() {
         Some(armed) if due.plus_us(EARLIER_US) > armed.due => {}
         _ => {
-            // A replica leaves this work to its master, and while data is loaded it is incomplete: cron arms the timer
-            // later.
+            // A replica leaves this work to its master. While data is loaded it is incomplete. The cron sets the timer
+            // later in both cases.
             if ctx.is_master() && !ctx.is_loading() {
                 let ms = due.ms_since_rounded_up(clock::boot_now()) as i64;
-                // A lock is held through its deadline, so the timer is for the moment after it. Work that is already
-                // due is done in the next pass of the event loop.
+                // A lock is held until its deadline is over, so the timer is set for the moment after it. Work that is
+                // already due is done in the next pass of the event loop.
                 set(ctx, if ms > 0 { (ms + 1).min(SLEEP_MS_MAX) } else { 0 }, due);
             } else {
                 disarm(ctx);
-                // A replica answers watchers, too.
+                // A replica, too, answers watchers.
                 if !ctx.is_loading() && state::with(|node| node.watching().next_due()) == Some(BootTime::default()) {
                     go_on_soon(ctx);
                 }
@@ -91,7 +93,7 @@ pub fn arm(ctx: Context<'_>) {
     }
 }
 
-/// Handles the cron event: takes over from a timer that is late, and starts one after a change of role.
+/// Takes over if the timer is late, and sets one after a change of role. Called in the server's cron.
 pub fn look_after(ctx: Context<'_>) {
     let now = clock::boot_now();
     if BUSY.get().is_some_and(|slice| now <= slice.plus_us(STALLED_US)) {
@@ -106,7 +108,7 @@ pub fn look_after(ctx: Context<'_>) {
     }
 }
 
-/// Sets the one timer anew.
+/// Sets the timer anew, for work that is due at `due`, in `ms` milliseconds.
 fn set(ctx: Context<'_>, ms: i64, due: BootTime) {
     disarm(ctx);
     ARMED.set(Some(Armed { timer: ctx.start_timer(ms, on_timer), due }));
@@ -118,7 +120,7 @@ fn disarm(ctx: Context<'_>) {
     }
 }
 
-/// Starts due work in the next pass of the event loop.
+/// Has due work done in the next pass of the event loop.
 pub fn go_on_soon(ctx: Context<'_>) {
     if BUSY.get().is_none() {
         BUSY.set(Some(clock::boot_now()));
@@ -128,13 +130,13 @@ pub fn go_on_soon(ctx: Context<'_>) {
 
 fn on_timer(ctx: Context<'_>) {
     ARMED.set(None);
-    // If the node is busy, the next slice is scheduled already.
+    // If a slice of work is planned already, it will do this work too.
     if BUSY.get().is_none() {
         run(ctx, *SLICE_US.start());
     }
 }
 
-/// Runs the next slice.
+/// Does the next slice of work.
 fn go_on(ctx: Context<'_>) {
     let since = BUSY.take().map_or(0, |slice| clock::boot_now().us_since(slice));
     run(ctx, since.clamp(*SLICE_US.start(), *SLICE_US.end()));
@@ -146,9 +148,9 @@ fn run(ctx: Context<'_>, slice_us: u64) {
     let start = clock::boot_now();
     let mut now = start;
     pass::begin();
-    // Writing now could contradict the master, or fail an assertion in the server: cron tries again.
+    // To write now could contradict the master, or fail an assertion in the server. The cron tries again later.
     let may_write = ctx.is_master() && !ctx.is_loading() && !ctx.must_not_write();
-    // While data is being loaded it is incomplete.
+    // While data is being loaded it is incomplete, so nothing is concluded from it.
     let may_look = !ctx.is_loading();
     let mut idle = false;
     while !idle && now.us_since(start) < slice_us {
@@ -181,7 +183,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
     ctx.select(key.db);
     KeyName::with(key.name, |key_name| match LockKey::write(ctx, key_name) {
         Ok(mut lock) => {
-            // Renewing a lease answers no client, so its refusal matters to none.
+            // A renewal has no client to answer, so a refusal is dropped.
             perform(
                 ctx,
                 &mut lock,

@@ -9,8 +9,8 @@ use super::{askers, cluster, pass, sight};
 use crate::ffi::{BlockedClients, Context, KeyName, LockKey, OtherType, Reply};
 use crate::state;
 
-/// Blocks the client of this command, if there is room for it, until the lock in `key` is not in the state that it
-/// knows, or its time is over.
+/// Blocks the client of this command, if there is room for it. It is answered when the lock in `key` is not in the
+/// state that it knows, or when its time is over.
 pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) -> Result<(), Refusal> {
     let asker = askers::who_asks(ctx, None)?;
     let name = key.name();
@@ -21,8 +21,8 @@ pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) ->
     Ok(())
 }
 
-/// Answers the watchers of the lock in `key` whose known state is no longer true: as many as one pass of the event loop
-/// may answer. The lock is checked again for the others.
+/// Answers watchers of the lock in `key` that know another state, as many as may be answered in one pass of the event
+/// loop. For the others the lock is checked again.
 pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     let name = key.name();
     let (at, count) = (Key { db: ctx.db(), name: name.bytes() }, pass::answers_left());
@@ -40,7 +40,8 @@ pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     }
 }
 
-/// Does the work for watchers that has been due longest; returns false if none is. Nothing is written.
+/// Does the work for watchers that has been due longest: answers one whose time is over, or checks a lock. Returns
+/// false if nothing is due. Writes no key.
 pub fn look_after(ctx: Context<'_>, now: BootTime) -> bool {
     if let Some(id) = state::with(|node| node.take_watcher_timed_out(now)) {
         parked::answer(id, |_| Ok(Reply::Null));
@@ -59,17 +60,17 @@ pub fn look_after(ctx: Context<'_>, now: BootTime) -> bool {
     true
 }
 
-/// Returns the error that redirects watchers of a lock that may be served elsewhere: in a cluster its slot may have
-/// moved, together with the lock.
+/// Returns the error for watchers of a lock that another node may serve: in a cluster its slot may have moved away with
+/// the lock. `None` if it is served here.
 fn elsewhere(ctx: Context<'_>, key: &LockKey<'_>) -> Option<String> {
     if !ctx.is_cluster() || key.lock().is_some() {
         return None;
     }
-    // On a replica the server itself decides what it may answer, so its client asks again.
+    // Whether a replica may answer is decided by the server, so the client is to ask again.
     if ctx.is_master() { cluster::redirect(ctx, key.name()) } else { Some(ASK_AGAIN.to_owned()) }
 }
 
-/// The error for a watcher on a replica of a cluster whose lock has left the replica.
+/// The error for a watcher on a cluster's replica that no longer has the lock, or its slot.
 const ASK_AGAIN: &str = "TRYAGAIN the lock, or its slot, left this replica: ask again";
 
 fn dismiss(key: Key<'_>, told: impl Fn() -> Result<Reply, Refusal>) {
@@ -78,7 +79,7 @@ fn dismiss(key: Key<'_>, told: impl Fn() -> Result<Reply, Refusal>) {
     }
 }
 
-/// Handlers for clients whose wait the server ends. Only memory changes here.
+/// Handles that the server ends the wait of a client that watches. Only memory changes here.
 struct Watchers;
 
 impl BlockedClients for Watchers {

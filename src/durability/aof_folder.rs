@@ -1,7 +1,7 @@
 //! The files of the server's AOF, and their lengths.
 //!
-//! A node that was killed proves by its AOF that it remembers every grant. So its state file names the file that the
-//! AOF was written to, and an AOF that was put there later is recognised as another one.
+//! A node that was killed proves by its AOF that it remembers every grant. So its state file names the file to which
+//! the AOF was written. If another AOF was put there later, the start notices it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use palisade_core::AofFile;
 use super::file_id::file_id;
 use crate::ffi::Context;
 
-/// The folder of the AOF, with a manifest (Redis from 7.0).
+/// The folder of the server's AOF, with the manifest that lists its files (Redis from 7.0).
 #[derive(Clone, Debug)]
 pub struct AofFolder {
     folder: PathBuf,
@@ -19,29 +19,30 @@ pub struct AofFolder {
 }
 
 impl AofFolder {
-    /// Returns the AOF's folder within the working folder, by the server's configuration. `None` if the server does not
-    /// tell its configuration.
+    /// Returns the folder of the AOF, in the server's working folder. `None` if the server does not reveal its
+    /// configuration.
     pub fn of(ctx: Context<'_>) -> Option<Self> {
         let folder = std::env::current_dir().ok()?.join(ctx.parameter(c"appenddirname")?);
         let manifest = folder.join(format!("{}.manifest", ctx.parameter(c"appendfilename")?));
         Some(Self { folder, manifest })
     }
 
-    /// Returns the files of the AOF in the order in which they are loaded; empty if there is no AOF, or an unreadable
-    /// one.
+    /// Returns the files of the AOF in the order in which they are loaded. Empty if there is no AOF, or its manifest
+    /// cannot be read.
     pub fn files(&self) -> Vec<AofFile> {
         let manifest = fs::read_to_string(&self.manifest).unwrap_or_default();
         manifest.lines().filter_map(listed).filter_map(|name| aof_file(&self.folder.join(name))).collect()
     }
 
-    /// Returns the file that the server writes to.
+    /// Returns the file of the AOF to which the server writes now.
     pub fn current(&self) -> Option<AofFile> {
         self.files().pop()
     }
 }
 
-/// Returns the name in a line of the manifest such as `file appendonly.aof.1.incr.aof seq 1 type i`; files of type `h`
-/// (history) are not loaded. A name in quotes contains unusual characters: such an AOF proves nothing.
+/// Returns the name of the file in a line of the manifest such as `file appendonly.aof.1.incr.aof seq 1 type i`. `None`
+/// for type `h` (history), which is not loaded, and for a name in quotes, with unusual characters: such an AOF proves
+/// nothing.
 fn listed(line: &str) -> Option<&str> {
     let mut words = line.split(' ');
     let (mut name, mut is_loaded) = (None, false);

@@ -2,8 +2,8 @@
 //!
 //! A state file says what an incarnation granted, and that all of it is in the data of the server's working folder. If
 //! another incarnation used that data since (under another port, with another state file or none), the state file is
-//! about data that no longer exists. So every incarnation puts its stamp into the folder before it grants anything. The
-//! stamp that a start finds there must be of the incarnation that the state file is about.
+//! about data that no longer exists. So every incarnation puts its stamp into the folder before it grants anything. A
+//! start trusts the state file only if the stamp that it finds is of the same incarnation.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,10 +14,10 @@ use palisade_core::IncarnationId;
 use super::state_file::replace_file;
 use crate::ffi::warn;
 
-/// The stamp's name in the server's folder.
+/// The name of the stamp's file in the server's working folder.
 const NAME: &str = "lock-data.life";
 
-/// The stamp of a folder with data.
+/// The path of the stamp in a folder with data.
 #[derive(Debug)]
 pub struct DataStamp(PathBuf);
 
@@ -27,7 +27,7 @@ impl DataStamp {
         Self(std::path::absolute(NAME).unwrap_or_else(|_| NAME.into()))
     }
 
-    /// Returns the incarnation that used the data last, if that is known.
+    /// Returns the incarnation that the stamp names, which used the data last; `None` if there is no readable stamp.
     pub fn read(&self) -> Option<IncarnationId> {
         parse(&fs::read_to_string(&self.0).ok()?)
     }
@@ -39,7 +39,7 @@ impl DataStamp {
     pub fn put(&self, id: IncarnationId) -> Result<(), String> {
         let Err(error) = replace_file(&self.0, |_| text(id)) else { return Ok(()) };
         let why = format!("{} cannot be written: {error}", self.0.display());
-        // Without any stamp a later start believes no incarnation.
+        // Removes the stamp instead. Without any stamp a later start trusts no incarnation.
         match fs::remove_file(&self.0) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(why),
             _ => {

@@ -1,7 +1,7 @@
 //! Locks that are dropped while they are held: by FLUSHALL and similar commands, and by the server's evictions.
 //!
-//! Their holders do not know, so nobody else may be granted these locks before their leases have ended. After a flush
-//! the node grants nothing at all; after an eviction, only that key is closed.
+//! The holders do not know it, so nobody else may be granted these locks before their leases have ended. After a flush
+//! the node grants nothing at all; after an eviction it does not grant that key.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,11 +18,11 @@ use crate::{clock, state};
 static EVICTS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The lock that was unlinked last, if the server may evict keys.
+    /// The lock that last left its key, if the server may evict keys: the next event may say that it was evicted.
     static UNLINKED: RefCell<Option<(u32, Box<[u8]>, Evictee)>> = const { RefCell::new(None) };
 }
 
-/// Handles locks that are dropped permanently; the last of them would have ended at `last`.
+/// Handles locks that were dropped for good. The last of their leases would have ended at `last`.
 pub fn dropped(last: BootTime) {
     let now = clock::now();
     if state::with(|node| node.dropped(last, now.boot)) {
@@ -30,7 +30,7 @@ pub fn dropped(last: BootTime) {
     }
 }
 
-/// Handles the dropped locks `detached`, possibly at the start of a reload, which brings them back.
+/// Handles the dropped locks `detached`, which the reload may bring back that perhaps begins here.
 pub fn dropped_perhaps(detached: Detached) {
     let now = clock::now();
     match state::with(|node| node.dropped_perhaps(detached, now.boot)) {
@@ -39,9 +39,9 @@ pub fn dropped_perhaps(detached: Detached) {
     }
 }
 
-/// Returns whether an operator lifted a guard after each of these locks was granted. If so, a command that drops them,
-/// replayed from the AOF, no longer needs a guard. (A command that dropped a lock later left an armed guard in the
-/// state file.)
+/// Returns whether an operator lifted a guard after each of these locks was granted. If so, a command in the AOF that
+/// drops them needs no guard when it is replayed. (If a command dropped a lock later, the state file has an armed
+/// guard.)
 pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
     let lifted = state::with(|node| node.ledger().lifted());
     lifted != BootTime::default()
@@ -55,7 +55,7 @@ pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
         })
 }
 
-/// Logs a flush that is about to drop these locks, at most as many as the log holds.
+/// Writes to the node's log that a flush is about to drop these locks, for at most as many as the log holds.
 pub fn log_flushed(ctx: Context<'_>, locks: &Detached) {
     for (db, name) in locks.names().take(LOGGED_TOGETHER_MAX) {
         ctx.select(db);
@@ -69,11 +69,11 @@ pub fn log_flushed(ctx: Context<'_>, locks: &Detached) {
     }
 }
 
-/// Ends the guard after data was loaded, if every lock that was dropped right before is back: the flush was part of a
-/// reload.
+/// Ends the guard after data was loaded, if every lock is back that was dropped right before. Then the flush was part
+/// of a reload.
 pub fn reloaded(ctx: Context<'_>) {
     let Some(flush) = state::with(Node::take_flush) else { return };
-    // Of a lock with several holders it is unknown which of them were dropped, so it never counts as back.
+    // It is unknown which holders of a joint lock were dropped, so such a lock never counts as back.
     let is_same = |lock: &Lock, end| matches!(lock, Lock::Exclusive(_)) && lock.end() >= end;
     let is_back = |db, name: &[u8], end| {
         ctx.select(db);
@@ -88,33 +88,33 @@ pub fn reloaded(ctx: Context<'_>) {
     free(flush.into_dropped());
 }
 
-/// Confirms that dropped locks are gone permanently: no reload brings them back.
+/// Notes that the dropped locks are gone for good, because no reload brings them back any more.
 pub fn confirm_flush() {
     if let Some(flush) = state::with(Node::take_flush) {
         free(flush.into_dropped());
     }
 }
 
-/// Frees the entries of dropped locks: a million of them take a while.
+/// Frees the deadlines of dropped locks in a thread: for a million of them that takes a while.
 pub fn free(dropped: Vec<Detached>) {
     let entries = dropped.iter().map(Detached::len).sum();
     ffi::free(dropped, entries);
 }
 
-/// Sets whether the server may evict keys, by its configuration.
+/// Sets whether the server may evict keys, which its configuration says.
 pub fn watch_evictions(evicts: bool) {
     EVICTS.store(evicts, Relaxed);
 }
 
-/// Notes that `lock` is about to leave `key`; the next event shows whether it was evicted.
+/// Remembers `lock`, which is about to leave `key`: the next event shows whether it was evicted.
 pub fn unlinked(Key { db, name }: Key<'_>, lock: &Lock) {
     if EVICTS.load(Relaxed) {
         UNLINKED.replace(Some((db, name.into(), Evictee::of(lock))));
     }
 }
 
-/// Handles the eviction of `key`. If the key held the lock that was unlinked last, neither that lock's holder nor a
-/// later start knows of the eviction, so nothing proves this incarnation any longer.
+/// Handles that the server evicted `key`. If the key had the lock that was last remembered, its holder does not know of
+/// the eviction, and no file will tell a later start. So nothing proves this incarnation any longer.
 pub fn evicted(key: Key<'_>) {
     let now = clock::now();
     let unlinked = UNLINKED.take().filter(|(db, name, _)| Key { db: *db, name } == key);

@@ -1,4 +1,4 @@
-//! The identity of a file in its file system, which distinguishes an original from its copy.
+//! The identity of a file in its file system, which tells an original from its copy.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -6,8 +6,8 @@ use std::time::UNIX_EPOCH;
 
 use palisade_core::FileId;
 
-/// Returns the id of the file with this `metadata`. The inode number alone is not enough: a deleted file leaves it to
-/// the next, so a folder that is often restored gets its earlier numbers again.
+/// Returns the id of the file with this `metadata`. The inode number alone is not enough: the number of a deleted file
+/// is used again, so a folder that is restored often gets its earlier numbers.
 pub fn file_id(metadata: &Metadata) -> FileId {
     let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
     FileId { number: metadata.ino(), born_ns: born.map_or(0, |born| born.as_nanos() as u64) }

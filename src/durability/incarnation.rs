@@ -1,10 +1,10 @@
-//! This incarnation of the node: its files, and the part of its state that is on the disk.
+//! This incarnation of the node: its files, and when they are written.
 //!
-//! Everything that a later incarnation must know is on the disk before this one relies on it: the ceiling above which
+//! Before the node relies on something that a later incarnation must know, that is on the disk: the ceiling above which
 //! it issues no token, the guard, and whether the AOF is complete. Until then promises are refused with NOTYET; a write
-//! takes a few milliseconds. The event loop waits for the write only where an operator's action makes the file untrue
-//! (the AOF's settings, the role, a flush of live locks, an armed guard), because promises of the same transaction may
-//! depend on it.
+//! takes a few milliseconds. The event loop waits for a write only if an operator's action makes the file untrue (the
+//! AOF's settings, the role, a flush of live locks, an armed guard). Promises of the same transaction may depend on
+//! that action.
 
 use std::cell::RefCell;
 
@@ -22,11 +22,11 @@ pub struct Incarnation {
     pub state_writer: Option<StateWriter>,
     /// The stamp beside the data, which names the incarnation that uses it.
     pub stamp: DataStamp,
-    /// The AOF that contains every grant of this incarnation.
+    /// The AOF, if it contains every grant of this incarnation.
     pub aof: Option<AofFolder>,
-    /// True if the last write of the state file failed, and that was logged.
+    /// True if the last write of the state file failed, and the log says so.
     pub failing: bool,
-    /// True if the stamp could not be put, and that was logged.
+    /// True if the stamp could not be written, and the log says so.
     pub is_stamp_failing: bool,
 }
 
@@ -34,7 +34,7 @@ thread_local! {
     static INCARNATION: RefCell<Option<Incarnation>> = const { RefCell::new(None) };
 }
 
-/// Drops the remains of an earlier load of the module, which the server refused, with its locks on the state file.
+/// Drops what is left of an earlier load of the module that the server refused. It would keep the state file locked.
 pub fn forget() {
     INCARNATION.take();
 }
@@ -44,13 +44,13 @@ pub fn begin(incarnation: Incarnation) {
     INCARNATION.set(Some(incarnation));
 }
 
-/// Calls `body` with this incarnation. `body` must not call the server in a way that can call back.
+/// Calls `body` with this incarnation. `body` must not call functions of the server that call the module back.
 pub fn with<T>(body: impl FnOnce(&mut Incarnation) -> T) -> T {
     INCARNATION
         .with_borrow_mut(|incarnation| body(incarnation.as_mut().expect("the module is loaded before it is called")))
 }
 
-/// Reports to the node what is on the disk by now.
+/// Tells the node which of its states are on the disk by now.
 pub fn look_at_file() {
     with(|incarnation| {
         if let Some(writer) = &incarnation.state_writer {
@@ -62,8 +62,8 @@ pub fn look_at_file() {
     });
 }
 
-/// Puts the stamp of this incarnation beside the data. Promises wait for the stamp, so every tick tries again. The log
-/// says once that it fails, and once that it works again.
+/// Writes the stamp of this incarnation beside the data. Promises wait for it, so every tick tries again if that fails.
+/// The log says once that it fails, and once that it works again.
 pub fn put_stamp() {
     let id = state::with(|node| node.ledger().incarnation());
     let (result, was_failing) = with(|incarnation| {
@@ -84,20 +84,20 @@ pub fn put_stamp() {
     }
 }
 
-/// Requests a write of the state, without waiting for it.
+/// Has the node's state written, without waiting for that.
 pub fn save(now: Now) {
     give_to_writer(false, now, StateWriter::save);
 }
 
-/// Writes the state before anything else happens: the file on the disk is no longer true, and promises of the present
-/// command may already depend on the new state. Only operators' actions lead here. If the disk fails, promises are
-/// refused until it works.
+/// Writes the state and waits for the disk, because the file is no longer true, and promises of the present command may
+/// already depend on the new state. Only an operator's action causes this. If the disk fails, promises are refused
+/// until it works.
 pub fn save_at_once(now: Now) {
     give_to_writer(true, now, StateWriter::save_now);
     look_at_file();
 }
 
-/// Hands the state to its writer, if there is one to write.
+/// Hands the node's state to `write`, if one has to be written now.
 fn give_to_writer(is_needed: bool, now: Now, write: impl FnOnce(&StateWriter, u64, Stated)) {
     with(|incarnation| {
         if let Some((number, state)) = state::with(|node| node.state_to_write(is_needed, now))
@@ -116,7 +116,7 @@ pub fn forked() {
     }
 }
 
-/// Notes that the AOF may be incomplete from now on, perhaps even for grants of the present transaction.
+/// Notes that from now on the AOF may lack grants, perhaps even those of the present transaction.
 pub fn not_all_in_aof() {
     if with(|incarnation| incarnation.aof.take()).is_some() {
         save_at_once(clock::now());
@@ -145,7 +145,7 @@ pub fn log_failures() {
     }
 }
 
-/// Logs how long the node is guarded, and why.
+/// Writes to the server's log how long the node is guarded, and why.
 pub fn log_guard(now: Now) {
     let armed = state::with(|node| Some((node.guard().armed(now.boot)?.cause, node.guard().left_ms(now.boot))));
     if let Some((cause, left_ms)) = armed {

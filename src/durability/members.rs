@@ -1,4 +1,4 @@
-//! The node's votes on changes of its set. A vote is on the disk before it is answered.
+//! This node's votes on the next version of its set. A vote is on the disk before it is answered.
 
 use palisade_core::{Accepted, Ballot, Member, Members, Now, Refusal, members_to_text};
 
@@ -6,15 +6,15 @@ use super::{incarnation, promotion};
 use crate::ffi::notice;
 use crate::{clock, state};
 
-/// Promises to take part in no attempt with a smaller ballot. Returns the list that the node accepted before, and the
-/// highest token that it issued.
+/// Promises to ignore attempts for `version` with a smaller ballot. Returns the list that the node accepted for it
+/// before, and the highest token that the node has issued.
 pub fn promise(version: u64, ballot: Ballot) -> Result<(Option<Accepted>, u64), Refusal> {
     let now = clock::now();
     let promised = state::with(|node| node.promise_members(version, ballot, now))?;
     saved(now).map(|()| promised)
 }
 
-/// Accepts a list, and issues no token up to `floor` any longer.
+/// Accepts `list` as the next version, and issues only tokens above `floor` from now on.
 pub fn accept(version: u64, ballot: Ballot, list: Vec<Member>, floor: u64) -> Result<(), Refusal> {
     let now = clock::now();
     state::with(|node| node.accept_members(version, ballot, list, floor, now))?;
@@ -22,7 +22,7 @@ pub fn accept(version: u64, ballot: Ballot, list: Vec<Member>, floor: u64) -> Re
     saved(now)
 }
 
-/// Records the decided set. Returns whether the decision is new.
+/// Records that `members` were decided as the set. Returns whether the node did not know that before.
 pub fn decide(members: Members) -> Result<bool, Refusal> {
     let now = clock::now();
     let (version, list) = (members.version, members_to_text(&members.list));
@@ -33,8 +33,8 @@ pub fn decide(members: Members) -> Result<bool, Refusal> {
     saved(now).map(|()| is_news)
 }
 
-/// Refuses if the disk fails. The node then knows its vote or the decision already, but promises nothing until the
-/// state is on the disk.
+/// Writes the state, and refuses if the disk fails. In that case the node remembers the vote or the decision, but
+/// promises nothing until the state is on the disk.
 fn saved(now: Now) -> Result<(), Refusal> {
     incarnation::save_at_once(now);
     state::with(|node| if node.ledger().is_ready() { Ok(()) } else { Err(Refusal::NotYet) })

@@ -1,5 +1,5 @@
-//! The data that a replica needs for its promotion: a master sends it, a replica receives it, and both act on a change
-//! of role.
+//! The data that a replica needs when it is promoted. A master sends it, a replica receives it, and a change of role
+//! uses it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -10,40 +10,41 @@ use super::incarnation;
 use crate::ffi::{Context, Job};
 use crate::{clock, command_names, config, state};
 
-/// The interval at which a master sends its replicas its ceiling and the longest lease that may still run, in
-/// milliseconds.
+/// The pause between two messages of a master to its replicas, with its ceiling and the longest lease that may still
+/// run, in milliseconds.
 const TELL_REPLICAS_MS: u64 = 2_000;
 
 thread_local! {
-    /// The time of the last message to replicas.
+    /// The time of the last message to the replicas.
     static TOLD: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
-    /// The last change of stripe ceilings that was in a message.
+    /// The number of the last change in the ceilings of stripes that was in a message.
     static TOLD_STRIPE_CHANGE: Cell<u64> = const { Cell::new(0) };
-    /// The running migrations by which slots leave in one step. Valkey aborts them if replicas receive a command
-    /// without a key, as LOCK.CEILING is, so no message is sent meanwhile.
+    /// The migrations under way by which slots leave this node in one step. Valkey aborts such a migration if replicas
+    /// receive a command without a key, as LOCK.CEILING is. So no message is sent meanwhile.
     static EXPORTS: RefCell<BTreeSet<Job>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Initialises the messages when the module is loaded: none was sent yet.
+/// Resets this when the module is loaded: no message was sent yet.
 pub fn begin() {
     tell_soon();
     TOLD_STRIPE_CHANGE.set(0);
 }
 
-/// Notes that replicas should receive a change at once: the next tick sends it.
+/// Notes that replicas have to receive a change soon: the next tick sends it.
 pub fn tell_soon() {
     TOLD.set(BootTime::default());
 }
 
-/// Sends a message at once, since a replica has come, or is about to receive the present data. A timer sends it,
-/// because an event must not write. If the timer must not write either, the next tick sends it.
+/// Has a message sent as soon as possible, because a replica has come, or is about to receive the present data. A timer
+/// sends it, because the handler of an event must not write. If writes are paused when the timer runs, the next tick
+/// sends it.
 pub fn tell_at_once(ctx: Context<'_>) {
     tell_soon();
     ctx.start_timer(0, |ctx| tell_replicas(ctx, clock::now()));
 }
 
-/// Notes that slots begin to leave in one step by the migration `job`, or that this migration is over: then the next
-/// tick sends what replicas missed.
+/// Notes that slots begin to leave in one step by the migration `job`, or that this migration is over. When it is over,
+/// the next tick sends what replicas have missed.
 pub fn slots_leave(job: Job, is_under_way: bool) {
     if is_under_way {
         EXPORTS.with_borrow_mut(|exports| exports.insert(job));
@@ -52,10 +53,10 @@ pub fn slots_leave(job: Job, is_under_way: bool) {
     }
 }
 
-/// Sends replicas the data that one of them needs when it is promoted, if this node is a master.
+/// If this node is a master and a message is due, sends its replicas what one of them needs when it is promoted.
 pub fn tell_replicas(ctx: Context<'_>, now: Now) {
-    // The ceiling of a stripe whose token was raised far ahead is sent at once: no later general ceiling would cover
-    // it.
+    // If a token was raised far ahead, its stripe has a ceiling of its own. That is sent at once, because no later
+    // ceiling of the node would cover it.
     let changes = state::with(|node| node.tokens().stripe_changes());
     let due = now.boot.ms_since(TOLD.get()) >= TELL_REPLICAS_MS || changes > TOLD_STRIPE_CHANGE.get();
     let slots_leave = EXPORTS.with_borrow(|exports| !exports.is_empty());
@@ -77,12 +78,12 @@ pub fn tell_replicas(ctx: Context<'_>, now: Now) {
     }
 }
 
-/// Handles a master's message on a replica: its ceilings, and the longest lease that may still run.
+/// Handles a master's message on its replica: the ceilings, and the longest lease that may still run.
 pub fn heard(ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
     state::with(|node| node.heard(ceiling, outstanding_ttl_ms, stripes));
 }
 
-/// Handles a change of role. A master that was a replica may not know the last grants of its own master.
+/// Handles a change of role. A replica that becomes a master may not know the last grants of its former master.
 pub fn role_changed(is_master: bool) {
     let now = clock::now();
     incarnation::with(|incarnation| incarnation.aof = None);

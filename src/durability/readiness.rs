@@ -1,4 +1,4 @@
-//! Decides whether the node may promise anything: the start must be judged, and the disk must have what a later
+//! Decides whether the node may promise anything. Its start must be judged, and the disk must have what a later
 //! incarnation has to know.
 
 use palisade_core::{BootTime, Refusal};
@@ -7,7 +7,7 @@ use super::{incarnation, start};
 use crate::ffi::Context;
 use crate::state;
 
-/// Refuses while the start is not judged, or the disk lacks something that a later incarnation must know.
+/// Refuses while the start is not judged, or while the disk lacks something that a later incarnation must know.
 pub fn ready(ctx: Context<'_>, now: BootTime) -> Result<(), Refusal> {
     let ready = || state::with(|node| node.ready(now));
     ready().or_else(|_| {
@@ -16,7 +16,7 @@ pub fn ready(ctx: Context<'_>, now: BootTime) -> Result<(), Refusal> {
     })
 }
 
-/// Reports to the node what is on the disk by now, and judges the start if it has not been judged.
+/// Tells the node which of its states are on the disk by now, and judges the start if that has not been done.
 pub fn look_at_disk(ctx: Context<'_>) {
     if !state::with(|node| node.ledger().is_judged()) {
         start::decide(ctx);

@@ -1,4 +1,4 @@
-//! Settings of the server that decide whether the AOF is complete, and whether locks can be evicted.
+//! Watches the server's settings that decide whether the AOF is complete, and whether locks can be evicted.
 
 use std::ffi::CStr;
 
@@ -8,13 +8,14 @@ use super::{dropped_locks, incarnation};
 use crate::ffi::{Context, warn};
 use crate::{config, state};
 
-/// Handles changed parameters.
+/// Handles that the parameters `names` of the server were set.
 pub fn configured(ctx: Context<'_>, names: &[&CStr]) {
     state::with(state::configured);
     let any_of = |of: &[&[u8]]| names.iter().any(|name| of.iter().any(|of| name.to_bytes().eq_ignore_ascii_case(of)));
     let aof = any_of(&[b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite"]);
     let elsewhere = any_of(&[b"dir", b"appendfilename", b"appenddirname"]);
-    // Setting a parameter to its present value changes nothing. Every change that weakens the AOF is found here.
+    // To set a parameter to its present value changes nothing. Only a setting that makes the AOF incomplete matters
+    // here.
     if elsewhere || (aof && !everything_goes_to_aof(ctx)) {
         incarnation::not_all_in_aof();
     }
@@ -30,7 +31,7 @@ pub fn everything_goes_to_aof(ctx: Context<'_>) -> bool {
         && ctx.parameter_is(c"no-appendfsync-on-rewrite", "no")
 }
 
-/// Checks whether the server may evict locks, and warns of settings that undermine the guard.
+/// Finds out whether the server may evict locks, and warns in the log of settings that undermine the guard.
 pub fn inspect(ctx: Context<'_>) {
     let evicts = !ctx.parameter_is(c"maxmemory-policy", "noeviction");
     dropped_locks::watch_evictions(evicts);

@@ -17,26 +17,26 @@ use crate::ffi::{Context, KeyName, LockKey, Source, notice};
 use crate::{clock, config, state};
 
 thread_local! {
-    /// The last incarnation's remains, until they are judged.
+    /// All that the last incarnation left, until it is judged.
     static LAST: RefCell<Option<LastIncarnation>> = const { RefCell::new(None) };
-    /// The source from which the server read its data at its start, if it had any.
+    /// The source from which the server loaded its data at its start, if it loaded any.
     static LOADED_FROM: Cell<Option<Source>> = const { Cell::new(None) };
-    /// True if a record in the AOF was not understood.
+    /// True if the AOF had a record that was not understood, so that a lock may be missing.
     static MISSED: Cell<bool> = const { Cell::new(false) };
     /// True if the module was loaded with the server, not into a running one.
     static WITH_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The remains of an incarnation.
+/// All that an incarnation leaves to the next one.
 struct LastIncarnation {
-    /// The state from the incarnation's state file, if it is readable.
+    /// The state of that incarnation from the state file, if there is one that is readable.
     state: Option<NodeState>,
-    /// The findings other than the state file, before the server read its data.
+    /// Everything found at the start except the content of the state file, from before the server loaded its data.
     found: Found,
 }
 
-/// Begins an incarnation when the module is loaded, before the data is. Every token of an earlier incarnation is below
-/// the ceiling in the state file; without a file, below the clock plus the largest skew.
+/// Begins an incarnation when the module is loaded, before the data is. Tokens start above those of earlier
+/// incarnations: above the ceiling in the state file or, without a file, above the clock plus the largest skew.
 pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     incarnation::forget();
     let skew_ms = config::max_clock_skew_ms();
@@ -87,14 +87,14 @@ pub fn loading(from: Source) {
     }
 }
 
-/// Notes that a record in the AOF was not understood: it is damaged, or from another version of the module. The AOF
-/// then proves nothing.
+/// Notes that a record in the AOF was not understood, because it is damaged or from another version of the module. Then
+/// the AOF proves nothing.
 pub fn missed_a_lock() {
     MISSED.set(true);
 }
 
-/// Judges the last incarnation's state once the data is loaded, and writes to the disk what a later incarnation must
-/// know of this one. Nothing is granted before that is done.
+/// Judges the last incarnation's state once the data is loaded. Has written to the disk what a later incarnation must
+/// know of this one; nothing is granted before that.
 pub fn decide(ctx: Context<'_>) {
     if ctx.is_loading() || state::with(|node| node.ledger().is_judged()) {
         return;
@@ -122,8 +122,9 @@ pub fn decide(ctx: Context<'_>) {
     incarnation::log_guard(now);
 }
 
-/// Writes the proof of the present grants when the server ends. A replica writes none: its master may grant more
-/// meanwhile. Nor does a node that still remembers evicted locks, which no file contains.
+/// Writes to the state file, when the server shuts down, the proof of the present grants. A replica writes none,
+/// because its master may grant more meanwhile. Nor does a node that still remembers evicted locks, which are in no
+/// file.
 pub fn end(ctx: Context<'_>) {
     let remembered = ctx.is_master() && state::with(|node| node.evicted().is_empty());
     let now = clock::now();
@@ -136,7 +137,7 @@ pub fn end(ctx: Context<'_>) {
     });
 }
 
-/// Returns the digest of the locks in memory whose deadlines satisfy `counts`.
+/// Returns the digest of the locks in memory for whose deadlines `counts` returns true.
 fn digest(ctx: Context<'_>, counts: impl Fn(BootTime) -> bool) -> LocksDigest {
     let names: Vec<(u32, Box<[u8]>)> =
         state::with(|node| node.deadlines().names().map(|(db, name)| (db, name.into())).collect());

@@ -1,12 +1,12 @@
 //! The state file on the disk: found, locked, read and replaced.
 //!
 //! Two record locks (`fcntl`) keep a second server away while this process lives; forked children do not inherit them.
-//! The first is on `….lock`, which is never replaced. The second is on the state file itself. It is taken anew at each
-//! write, because the file is replaced as a whole: written under another name, synced, renamed, and the folder synced.
-//! If someone removes one of the files, a second server still finds the other locked.
+//! The first is on `….lock`, which is never replaced. The second is on the state file itself, and is taken anew at each
+//! write. A write replaces the file as a whole: it is written under another name, synced and renamed, and the folder is
+//! synced. If someone removes one of the two files, a second server still finds the other one locked.
 //!
-//! Foreign files are never moved or overwritten: neither a device or another file that was configured as a state file,
-//! nor a file whose name is needed for one of the module's files.
+//! Foreign files are never moved or overwritten. That holds for a device or another file that was configured as a state
+//! file, and for a file whose name is needed for one of the module's files.
 
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -21,30 +21,30 @@ use rustix::io::Errno;
 use super::file_id::file_id;
 use crate::ffi::warn;
 
-/// The beginning of every state file.
+/// The bytes with which every state file begins.
 const BEGINNING: &[u8] = b"palisade-node ";
 
-/// The beginning of every file of the module that is replaced as a whole.
+/// The bytes with which every file begins that the module writes and replaces as a whole.
 const ANY_BEGINNING: &[u8] = b"palisade-";
 
-/// The most bytes that are read, far more than a state file has.
+/// The most bytes that are read of a file: far more than a state file has.
 const READ_BYTES_MAX: u64 = 65_536;
 
-/// The most links that are followed in a row, as the system does.
+/// The most symbolic links that are followed in a row, the same number as in Linux.
 const LINKS_MAX: usize = 40;
 
-/// The most names that are tried for a file beside the state file.
+/// The most names that are tried for a new file beside the state file.
 const NAMES_MAX: usize = 100;
 
-/// The state file of this process.
+/// The state file of this process, and its locks.
 #[derive(Debug)]
 pub struct StateFile {
-    /// The path, without links.
+    /// The path of the file, with symbolic links resolved.
     path: PathBuf,
-    /// The lock file; `None` if it could not be created yet.
+    /// The `….lock` file, locked; `None` if it could not be created yet.
     lock: Option<File>,
-    /// True if the lock file was removed or replaced, and nothing was written since: another server may have used the
-    /// state file.
+    /// True if the `….lock` file was removed or replaced, and nothing was written since. Another server may have used
+    /// the state file meanwhile.
     lock_was_lost: bool,
     /// The file that was last read or written, locked.
     file: Option<File>,
@@ -64,7 +64,7 @@ pub struct Read {
 pub enum Failure {
     /// The disk failed, or the file at the path cannot be used.
     Disk(String),
-    /// Another server now has the state file: this node's name no longer belongs to it.
+    /// Another server now has the state file, so this node may no longer use the name in it.
     Taken(String),
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Failure {
 }
 
 impl StateFile {
-    /// Locks and reads the state file at `path`. A damaged file counts as absent: nothing is proved.
+    /// Locks and reads the state file at `path`. A damaged file counts as absent, and then nothing is proved.
     pub fn open(path: &Path) -> Result<(Self, Option<Read>), String> {
         let path = without_links(path)?;
         let lock = lock(&path).map_err(|failure| failure.to_string())?;
@@ -136,8 +136,8 @@ impl StateFile {
         Ok(None)
     }
 
-    /// Replaces the file by one with the text that `text` returns for the new file's id. The file is on the disk when
-    /// this returns.
+    /// Replaces the file by one with the text that `text` returns for the new file's id. When this returns, the new
+    /// file is on the disk.
     pub fn replace(&mut self, text: impl FnOnce(FileId) -> String) -> Result<(), Failure> {
         self.keep_lock()?;
         self.look_at_what_is_there()?;
@@ -147,12 +147,13 @@ impl StateFile {
         Ok(sync_folder(&self.path)?)
     }
 
-    /// Releases the file to other servers.
+    /// Gives up the locks, so that another server may use the file.
     pub fn unlock(&mut self) {
         (self.lock, self.file) = (None, None);
     }
 
-    /// Ensures that the `….lock` file is the one that this process has locked: it may have been removed or replaced.
+    /// Ensures that this process has the lock on the `….lock` file at the path: that file may have been removed or
+    /// replaced.
     fn keep_lock(&mut self) -> Result<(), Failure> {
         let beside = beside(&self.path, ".lock");
         if self.lock.as_ref().is_some_and(|lock| is_same(lock, &beside)) {
@@ -163,7 +164,8 @@ impl StateFile {
         Ok(())
     }
 
-    /// Refuses to replace a file that is not the module's, or that another server wrote while it was not locked.
+    /// Refuses to replace a file that is not the module's, or that another server wrote while this process had no lock
+    /// on it.
     fn look_at_what_is_there(&self) -> Result<(), Failure> {
         if self.file.as_ref().is_some_and(|file| is_same(file, &self.path)) {
             return Ok(());
@@ -186,7 +188,7 @@ pub fn replace_file(path: &Path, text: impl FnOnce(FileId) -> String) -> io::Res
     sync_folder(path)
 }
 
-/// Writes the new file and renames it to `path`; returns it, locked.
+/// Writes the new file, and renames it to `path`. Returns the file, locked.
 fn rename_new(path: &Path, text: impl FnOnce(FileId) -> String) -> io::Result<File> {
     let (new, mut file) = beside_to_write(path)?;
     let write = || {
@@ -196,7 +198,7 @@ fn rename_new(path: &Path, text: impl FnOnce(FileId) -> String) -> io::Result<Fi
         fs::rename(&new, path)
     };
     if let Err(error) = write() {
-        // If this fails, the file left behind only takes space.
+        // If this fails too, the file that stays only takes space.
         let _ = fs::remove_file(&new);
         return Err(error);
     }
@@ -234,7 +236,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Iterates over names beside `path`: with this suffix, then with a number after it.
+/// Iterates over names for files beside `path`: with `suffix`, then with `suffix` and a number.
 fn names_beside(path: &Path, suffix: &str) -> impl Iterator<Item = PathBuf> {
     let numbered = (2..=NAMES_MAX).map(move |n| beside(path, &format!("{suffix}-{n}")));
     std::iter::once(beside(path, suffix)).chain(numbered)
@@ -244,7 +246,7 @@ fn no_name(path: &Path, suffix: &str) -> io::Error {
     io::Error::other(format!("every name like {} is taken: move those files away", beside(path, suffix).display()))
 }
 
-/// Opens a file with `options`, without following a link and without waiting for the other end of a pipe.
+/// Opens a file with `options`. It follows no symbolic link, and does not wait for the other end of a pipe.
 fn open_carefully(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
     let file = options.custom_flags(flags.bits() as i32).open(path)?;
@@ -252,7 +254,8 @@ fn open_carefully(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     if found.is_file() { Ok(file) } else { Err(io::Error::other(kind(&found))) }
 }
 
-/// Takes the record lock that keeps other servers away from the state file at `path`.
+/// Takes the lock on the `….lock` file, which keeps other servers away from the state file at `path`. `None` if that
+/// file cannot be created.
 fn lock(path: &Path) -> Result<Option<File>, Failure> {
     let beside = beside(path, ".lock");
     let file = match open_carefully(OpenOptions::new().create(true).truncate(false).write(true), &beside) {
@@ -281,26 +284,27 @@ fn is_locked(error: Errno) -> bool {
     matches!(error, Errno::ACCESS | Errno::AGAIN)
 }
 
-/// Returns whether `file` is the one at `path`.
+/// Returns whether `file`, which is open, is the one that is at `path` now.
 fn is_same(file: &File, path: &Path) -> bool {
     let id = |found: Metadata| (found.dev(), found.ino());
     file.metadata().is_ok_and(|held| fs::symlink_metadata(path).is_ok_and(|found| id(held) == id(found)))
 }
 
-/// Returns whether these bytes are of a file that starts with `beginning`, possibly damaged by a crash of the file
-/// system.
+/// Returns whether these bytes are of a file that begins with `beginning`. A file that a crash of the file system
+/// damaged counts too.
 fn is_ours(bytes: &[u8], beginning: &[u8]) -> bool {
     bytes.starts_with(beginning) || beginning.starts_with(bytes) || bytes.iter().all(|&byte| byte == 0)
 }
 
-/// Returns whether the file at `path`, which this process must not have open, starts with `beginning`.
+/// Returns whether the file at `path` begins with `beginning`. This process must not have it open, because closing it
+/// would give up the lock.
 fn starts_as_ours(path: &Path, beginning: &[u8]) -> io::Result<bool> {
     let mut bytes = Vec::new();
     open_carefully(OpenOptions::new().read(true), path)?.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(is_ours(&bytes, beginning))
 }
 
-/// Creates a new file beside the one at `path`, locked. Half-written files of an earlier incarnation are removed;
+/// Creates a new file beside the one at `path`, and locks it. Half-written files of earlier incarnations are removed;
 /// foreign files stay.
 fn beside_to_write(path: &Path) -> io::Result<(PathBuf, File)> {
     for name in names_beside(path, ".new") {
@@ -309,8 +313,8 @@ fn beside_to_write(path: &Path) -> io::Result<(PathBuf, File)> {
         }
         match OpenOptions::new().create_new(true).write(true).open(&name) {
             Ok(file) => {
-                // The new file is locked before it becomes the state file. On a file system without locks, the `….lock`
-                // file is not locked either.
+                // The new file is locked before it becomes the state file. If the file system has no locks, the
+                // `….lock` file is not locked either.
                 let _ = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
                 return Ok((name, file));
             }
@@ -321,7 +325,7 @@ fn beside_to_write(path: &Path) -> io::Result<(PathBuf, File)> {
     Err(no_name(path, ".new"))
 }
 
-/// Moves the file at `path` to a free name beside it.
+/// Moves the file at `path` to a free name beside it, which begins with `suffix`.
 fn put_aside(path: &Path, suffix: &str) -> io::Result<PathBuf> {
     let is_free = |name: &PathBuf| fs::symlink_metadata(name).is_err_and(|error| error.kind() == ErrorKind::NotFound);
     let aside = names_beside(path, suffix).find(is_free).ok_or_else(|| no_name(path, suffix))?;

@@ -1,8 +1,8 @@
-//! Keeps the state file up to date: it is read when the module is loaded, then written by a thread of its own.
+//! Keeps the state file up to date. It is read when the module is loaded, then written by a thread of its own.
 //!
-//! The event loop hands over a state and continues; a number shows which state is on the disk. The event loop waits for
-//! a write only at the end of a start, when nothing has been granted yet, at a shutdown, and for commands of operators
-//! that make the file untrue.
+//! The event loop hands a state with a number to the thread, and goes on. The number of the newest state on the disk
+//! shows when it is written. The event loop waits for a write only at the end of a start, when nothing has been granted
+//! yet, at a shutdown, and for commands of operators that make the file untrue.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,19 +14,20 @@ use palisade_core::NodeState;
 use super::aof_folder::AofFolder;
 use super::state_file::{Failure, Read, StateFile};
 
-/// The delay before a failed write is repeated.
+/// The pause before a failed write is repeated.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
-/// The writer of the state file.
+/// Hands states to the thread that writes the state file.
 pub struct StateWriter {
     shared: Arc<Shared>,
 }
 
-/// The data shared by the event loop and the thread.
+/// The data that the event loop and the writing thread share.
 struct Shared {
     wanted: Mutex<Wanted>,
     wake: Condvar,
-    /// The state on the disk; held while a file is being written.
+    /// The number of the state that is on the disk, and how the last write went. It is locked while a file is being
+    /// written.
     written: Mutex<Written>,
     saved: AtomicU64,
     ceiling: AtomicU64,
@@ -34,31 +35,32 @@ struct Shared {
     taken: AtomicBool,
 }
 
-/// The state that should be on the disk.
+/// The state that should be on the disk, if the thread has not written it yet.
 struct Wanted {
     number: u64,
     state: Option<Stated>,
     closed: bool,
 }
 
-/// The state that is on the disk.
+/// The state on the disk, by its number, and how the last write went.
 struct Written {
     number: u64,
     file: StateFile,
 }
 
-/// An incarnation's state without the parts that are known only at the time of writing: the file's identity, and the
+/// An incarnation's state to write. It lacks what is known only at the time of writing: the file's identity, and the
 /// length of the AOF.
 #[derive(Clone, Debug)]
 pub struct Stated {
     /// The state.
     pub state: NodeState,
-    /// The AOF that contains every grant of this incarnation.
+    /// The AOF, if it contains every grant of this incarnation.
     pub aof: Option<AofFolder>,
 }
 
 impl StateWriter {
-    /// Locks and reads the state file at `path`. A damaged file counts as absent: nothing is proved.
+    /// Locks and reads the state file at `path`, and starts the thread. A damaged file counts as absent, and then
+    /// nothing is proved.
     pub fn open(path: PathBuf) -> Result<(Self, Option<Read>), String> {
         let (file, last) = StateFile::open(&path)?;
         let shared = Arc::new(Shared {
@@ -78,8 +80,8 @@ impl StateWriter {
         Ok((Self { shared }, last))
     }
 
-    /// Requests a write of `state`, in place of any unwritten one. [`StateWriter::saved`] returns `number` or more once
-    /// it is done.
+    /// Has `state` written, in place of a state that is not written yet. When it is written, [`StateWriter::saved`]
+    /// returns `number` or more.
     pub fn save(&self, number: u64, state: Stated) {
         let mut wanted = relock(&self.shared.wanted);
         if !wanted.closed {
@@ -89,13 +91,13 @@ impl StateWriter {
         }
     }
 
-    /// Writes `state` and waits for the disk; if that fails, the thread tries again.
+    /// Writes `state`, and waits for the disk. If that fails, the thread tries again.
     pub fn save_now(&self, number: u64, state: Stated) {
         self.save(number, state.clone());
         self.shared.write(number, &state);
     }
 
-    /// Writes `state` and waits for the disk; nothing is written after it.
+    /// Writes `state`, and waits for the disk. Nothing is written after it.
     pub fn close(&self, number: u64, state: Stated) {
         self.save(number, state.clone());
         relock(&self.shared.wanted).closed = true;
@@ -118,14 +120,14 @@ impl StateWriter {
         relock(&self.shared.failure).clone()
     }
 
-    /// Returns whether another server has the state file. Nothing may be promised under this node's name then.
+    /// Returns whether another server has taken the state file. Then this node may promise nothing under its name.
     pub fn is_taken(&self) -> bool {
         self.shared.taken.load(Ordering::Acquire)
     }
 }
 
-/// Ends the thread and releases the file locks, which belong to the process. A server may unload the module and load it
-/// anew, and the next incarnation takes the locks.
+/// Ends the thread, and gives up the locks on the files, which belong to the process. If a server unloads the module
+/// and loads it anew, the next incarnation can take them.
 impl Drop for StateWriter {
     fn drop(&mut self) {
         relock(&self.shared.wanted).closed = true;
@@ -135,7 +137,7 @@ impl Drop for StateWriter {
 }
 
 impl Shared {
-    /// Runs the thread: writes each wanted state that is not written yet.
+    /// Writes each state that is wanted and not written yet; this is what the thread does.
     fn write_whatever_is_wanted(&self) {
         let mut wanted = relock(&self.wanted);
         loop {
@@ -157,7 +159,8 @@ impl Shared {
         }
     }
 
-    /// Writes the state with this number, unless a newer one is on the disk already. Returns whether it is on the disk.
+    /// Writes the state with this number, unless a newer one is on the disk already. Returns whether it, or a newer
+    /// one, is on the disk.
     fn write(&self, number: u64, stated: &Stated) -> bool {
         let mut written = relock(&self.written);
         if number <= written.number {
@@ -180,7 +183,8 @@ impl Shared {
     }
 }
 
-/// Locks a mutex, also after a panic: no change under one can be left half done.
+/// Locks a mutex, even if a thread panicked while it had it: no change that is made under these mutexes can be left
+/// half done.
 fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

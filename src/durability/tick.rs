@@ -1,12 +1,12 @@
-//! The work for durability that is done ten times a second, with or without commands.
+//! The work on durability that is done ten times a second, whether commands arrive or not.
 
 use super::{dropped_locks, incarnation, promotion, readiness};
 use crate::ffi::Context;
 use crate::{clock, state};
 
-/// Does the work of one tick.
+/// Does this work once.
 pub fn tick(ctx: Context<'_>) {
-    // Requests that wait for a write, or for the end of a start, are served even if no command arrives.
+    // Requests may wait for a write or for the end of the start, and have to be served even if no command arrives.
     readiness::look_at_disk(ctx);
     let now = clock::now();
     dropped_locks::confirm_flush();
