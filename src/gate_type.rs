@@ -1,4 +1,4 @@
-//! The data type `redisgate`: converts between the server's files and the records of gates.
+//! The data type `redisgate`: how the server saves and loads gates.
 
 use std::ffi::CStr;
 
@@ -11,7 +11,7 @@ use crate::ffi::{Context, DataType, Digest, KeyName};
 use crate::lock_type::{arrival, warn_now_and_then};
 use crate::{clock, command_names, events, state};
 
-/// Gates as the server sees them.
+/// The data type of gates, for the server's callbacks.
 pub struct GateType;
 
 impl DataType for GateType {

@@ -1,4 +1,4 @@
-//! INFO lock: the node's state for people and monitors.
+//! The sections of INFO that show the node's state to people and monitors.
 
 use std::ffi::CStr;
 
@@ -9,7 +9,7 @@ use crate::durability::incarnation;
 use crate::ffi::{Field, InfoSection, in_memory, is_poisoned};
 use crate::{clock, config, state};
 
-/// The module's section of INFO.
+/// The module's sections of INFO.
 pub struct Section;
 
 impl InfoSection for Section {
@@ -92,7 +92,7 @@ impl InfoSection for Section {
     }
 }
 
-/// Formats the figures of one prefix, as the server writes such lists.
+/// Formats the figures of one key prefix, as the server writes such lists: `name=value,…`.
 fn figures(of: &Figures) -> String {
     let times = |kind: &str, times: &Times| {
         let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| times.quantile_us(share));

@@ -1,7 +1,7 @@
 //! Palisade's server module: native locks for Redis and Valkey.
 //!
 //! `palisade-core` has the rules of locks, and the engine that decides what happens when a command arrives or work is
-//! due. This crate translates between them and the server.
+//! due. This crate translates between the engine and the server.
 //!
 //! Each of these folders and files imports only those below it (`tests/imports.rs`):
 //!
@@ -34,15 +34,15 @@ use driver::cluster;
 use durability::start;
 use ffi::{CallReply, Context, Module, warn};
 
-/// Commands of the server without which locks would silently fail, each with its purpose; the last two are needed only
-/// in a cluster.
+/// Commands of the server without which locks would fail without a message, each with what the module needs it for. The
+/// last two are only needed in a cluster.
 const NEEDED: [(&CStr, &str); 3] = [
     (c"DEL", "replicas and the AOF are told with it that a lock is free"),
     (c"UNLINK", "a hand-over asks with it whether this node serves the key"),
     (c"CLUSTER", "waiters are redirected by what it tells"),
 ];
 
-/// The module, as the server loads it.
+/// The module, with the steps by which the server loads it.
 struct Palisade;
 
 impl Module for Palisade {
@@ -55,7 +55,8 @@ impl Module for Palisade {
         ffi::register_info::<info_section::Section>(ctx)
     }
 
-    /// Subscribes last of all: servers before 7.2 still call a module whose loading failed after it subscribed.
+    /// Begins the node. Subscribes to events last of all, because servers before 7.2 call a module whose loading failed
+    /// after it had subscribed.
     fn begin(ctx: Context<'_>) -> Result<(), String> {
         start::begin(ctx)?;
         cluster::begin(ctx);
@@ -65,8 +66,8 @@ impl Module for Palisade {
 
 ffi::entry_point!(Palisade);
 
-/// Checks whether `rename-command` hides a needed command. If CONFIG is hidden, this only warns: the node is then
-/// guarded at every start, which is safe.
+/// Finds out whether `rename-command` hides a command that the module needs; then the load fails. If CONFIG is hidden,
+/// this only warns, because the node is then guarded at every start, which is safe.
 fn look_for_commands(ctx: Context<'_>) -> Result<(), String> {
     let count = if ctx.is_cluster() { NEEDED.len() } else { 1 };
     if let Some((command, what_for)) = NEEDED[..count].iter().find(|(command, _)| CallReply::is_hidden(ctx, command)) {

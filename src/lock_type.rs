@@ -1,4 +1,4 @@
-//! The data type `redislock`: converts between the server's files and the rules' records.
+//! The data type `redislock`: how the server saves and loads locks.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -12,10 +12,10 @@ use crate::durability::dropped_locks;
 use crate::ffi::{Context, DataType, Digest, KeyName, warn};
 use crate::{clock, command_names, config, events, state};
 
-/// The least time between two warnings about refused records, in milliseconds.
+/// The least time between two warnings about records that were refused, in milliseconds.
 const WARNING_PAUSE_MS: u64 = 1_000;
 
-/// Locks as the server sees them.
+/// The data type of locks, for the server's callbacks.
 pub struct LockType;
 
 impl DataType for LockType {
@@ -54,7 +54,8 @@ impl DataType for LockType {
 
     fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock) {
         cluster::dropped(name, lock.end());
-        // On a replica the master's lock continues, and changes replayed from the AOF are no events.
+        // Only a master reports this end. On a replica the lock goes on as the master's does; and what is replayed from
+        // the AOF happened earlier.
         if ctx.is_master() && !ctx.is_loading() {
             state::with(|node| node.deleted(Key { db, name }, lock, clock::boot_now()));
             grant_events::publish_soon(ctx);
@@ -64,24 +65,25 @@ impl DataType for LockType {
     }
 
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]) {
-        // The queue is checked in the next pass of the event loop, after the command that removed the lock.
+        // The node looks at the queue in the next pass of the event loop, when the command that removed the lock is
+        // done.
         if state::with(|node| node.left(Key { db, name })) {
             timer::arm(ctx);
         }
     }
 
     fn memory(lock: &Lock, name_bytes: usize) -> usize {
-        // The lock, its owners and notes, and its entry in the table of deadlines.
+        // This counts the lock, its owners and notes, and its entry in the table of deadlines.
         size_of::<Lock>() + lock.heap_bytes() + Deadlines::entry_bytes(name_bytes)
     }
 }
 
-/// Returns the way on which the record that the server loads arrived.
+/// Returns how the record that the server is loading reached this node.
 pub fn arrival(ctx: Context<'_>) -> Arrival {
     if ctx.is_loading() || ctx.is_obedient() { Arrival::Storage } else { Arrival::Payload }
 }
 
-/// Decodes the lock of a record. If the record is from a client, the lock must be one that this node could have
+/// Decodes the record of the lock `name`. If a client sent the record, its lock must be one that this node could have
 /// granted.
 fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
     let now = clock::now();
@@ -100,7 +102,8 @@ fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
     Ok(lock)
 }
 
-/// Logs why a record was refused, at a bounded rate, because the server only tells the client that the format is bad.
+/// Writes to the log why a record was refused, because the server only tells the client that the format is bad. Does so
+/// at most once a second.
 pub fn warn_now_and_then(what: &str, why: &str) {
     thread_local! {
         static LAST: Cell<Option<BootTime>> = const { Cell::new(None) };

@@ -1,22 +1,23 @@
-//! The node's memory, on the server's main thread.
+//! The node's memory, which only the server's main thread uses.
 //!
-//! Borrows are short. During one, the server must not be called in a way that can call the module back (opening,
-//! storing or deleting a key). A second borrow panics, which the boundary catches.
+//! Each use is short. During one, no function of the server may be called that can call the module back (opening,
+//! storing or deleting a key). A second use at the same time panics, which the boundary catches.
 
 use palisade_core::{Node, Settings};
 
 use crate::config;
 use crate::ffi::MainThread;
 
-/// The node. It is never dropped: at exit the system takes memory back faster than a walk over every entry would.
+/// The node. It is never dropped: when the process ends, the system takes the memory back faster than a walk over all
+/// entries would.
 static NODE: MainThread<Option<Node>> = MainThread::new(None);
 
-/// Sets the node's memory.
+/// Sets the node, when the module is loaded.
 pub fn begin(node: Node) {
     *NODE.borrow_mut() = Some(node);
 }
 
-/// Applies the operator's settings to the rules.
+/// Hands the operator's settings to the node.
 pub fn configured(node: &mut Node) {
     node.configure(Settings {
         max_clock_skew_ms: config::max_clock_skew_ms(),
@@ -30,8 +31,9 @@ pub fn configured(node: &mut Node) {
     node.count_by(&config::metrics_prefixes());
 }
 
-/// Calls `body` with the node's memory.
-// Inlined: otherwise the value that `body` returns is built in one place and copied to another (`make instructions`).
+/// Calls `body` with the node.
+// Inlined, because otherwise the value that `body` returns is built in one place and copied to another (`make
+// instructions`).
 #[inline(always)]
 pub fn with<T>(body: impl FnOnce(&mut Node) -> T) -> T {
     body(NODE.borrow_mut().as_mut().expect("the module is loaded before it is called"))

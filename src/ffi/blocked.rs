@@ -1,9 +1,9 @@
-//! Clients that wait for their answer.
+//! Blocked clients, which wait for their answer.
 //!
-//! A client is blocked by its command, and answered later by the code that learns the answer. The server may end the
-//! wait too: the client disconnects, is killed or is unblocked by an operator, or the server's role changes. Then the
-//! module returns the client's handle. It must not write a key at that moment, since the write would be propagated
-//! together with the command that ended the wait.
+//! A command blocks its client, and other code answers it later. The server may end the wait too: the client
+//! disconnects, is killed or is unblocked by an operator, or the server's role changes. Then the module returns the
+//! client's handle. It must not write a key at that moment, since the write would be propagated together with the
+//! command that ended the wait.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -17,7 +17,7 @@ use super::reply::{Reply, send};
 use super::string::KeyName;
 use super::user::User;
 
-/// The module's handlers for waits that the server ends.
+/// Handles that the server ends the wait of a blocked client.
 pub trait BlockedClients {
     /// Returns the answer for this client, whose wait an operator ended (CLIENT UNBLOCK … TIMEOUT).
     fn unblocked(client: WaiterId) -> Result<Reply, Refusal>;
@@ -26,17 +26,18 @@ pub trait BlockedClients {
     fn gone(client: WaiterId);
 }
 
-/// A client that waits for its answer. It must be answered, or its handle returned to the server.
+/// A blocked client. It must be answered, or its handle given back to the server.
 #[derive(Debug)]
 #[must_use = "a blocked client waits until it is answered or given back"]
 pub struct Blocked {
     handle: NonNull<raw::RedisModuleBlockedClient>,
-    /// The user and the command, because the user's ACL rules may change while the client waits.
+    /// The client's user, and its command. The user's ACL rules may change while the client waits, so they are checked
+    /// again.
     user: User,
     command: &'static str,
 }
 
-/// A client's answer, which the server carries to the callback that can send it.
+/// The answer to a client. The server hands it to the callback that sends it.
 type Answer = Result<Reply, Refusal>;
 
 impl Blocked {
@@ -53,24 +54,24 @@ impl Blocked {
         }
     }
 
-    /// Returns whether the client's user may still run its command on `key`.
+    /// Returns whether the client's user may still run its command on `key`, by the present ACL rules.
     pub fn is_permitted(&self, key: KeyName<'_>) -> bool {
         self.user.may_run(self.command, key)
     }
 
-    /// Returns this client's id while it is blocked; another client may have the id later.
+    /// Returns this client's id. It is unique while the client is blocked; another client may have it later.
     pub fn id(&self) -> WaiterId {
         id_of(self.handle.as_ptr())
     }
 
-    /// Answers the client, in this pass of the event loop or the next.
+    /// Answers the client, in this pass of the server's event loop or the next.
     pub fn answer(self, answer: Answer) {
         let answer = Box::into_raw(Box::new(answer));
         // SAFETY: the handle was not given back yet; the server hands the answer to `on_reply`, then to `free_answer`.
         unsafe { api!(RedisModule_UnblockClient(self.handle.as_ptr(), answer.cast())) };
     }
 
-    /// Returns the handle to the server without an answer, because the server has dealt with the client.
+    /// Gives the handle back to the server without an answer, because the server has answered or lost the client.
     pub fn give_back(self) {
         // SAFETY: the handle was not given back yet.
         unsafe { api!(RedisModule_AbortBlock(self.handle.as_ptr())) };
@@ -127,10 +128,10 @@ extern "C" fn free_answer(_ctx: *mut raw::RedisModuleCtx, answer: *mut c_void) {
     });
 }
 
-/// Returns the answer for a client, if there is one.
+/// Returns the answer with which a client was unblocked, if there is one.
 ///
 /// # Safety
-/// `ctx` is that of a callback of a blocked client, which the answer outlives.
+/// `ctx` is that of a callback about a blocked client, and the answer outlives that callback.
 unsafe fn answer_of<'a>(ctx: *mut raw::RedisModuleCtx) -> Option<&'a Answer> {
     // SAFETY: the caller's promise; only `answer` leaves data with the server.
     unsafe {

@@ -13,7 +13,7 @@ use super::log::warn;
 static POISONED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The place of the panic that is being unwound; only the panic hook knows it.
+    /// Where the panic was raised that is being unwound. Only the panic hook knows that.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -22,9 +22,9 @@ pub fn is_poisoned() -> bool {
     POISONED.load(Ordering::Relaxed)
 }
 
-/// Runs `body`; `None` if it panicked, which is logged and poisons the module.
+/// Runs `body`. If it panics, logs that, poisons the module and returns `None`. `what` names the call in the log.
 pub fn run<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
-    // State that a panic left half done may be read afterwards, since the module is poisoned.
+    // The module's state may be left half done, and may be read afterwards: that is why the module is poisoned.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => Some(value),
         Err(payload) => {

@@ -8,11 +8,11 @@ use super::context::Context;
 use super::reply::Reply;
 use super::string::KeyName;
 
-/// The reply of a command, owned; its elements are borrowed from it.
+/// The reply to a command that the module called, freed when dropped. Its elements are borrowed from it.
 pub struct CallReply(NonNull<raw::RedisModuleCallReply>);
 
 impl CallReply {
-    /// Takes over a reply of the server.
+    /// Takes over a reply that the server returned, to free it later; `None` if it is null.
     pub(super) fn owned(reply: *mut raw::RedisModuleCallReply) -> Option<Self> {
         NonNull::new(reply).map(Self)
     }
@@ -31,9 +31,9 @@ impl CallReply {
         NonNull::new(reply).map(Self)
     }
 
-    /// Calls `command word other`.
+    /// Calls `command word other`, two words.
     pub fn of_words(ctx: Context<'_>, command: &CStr, word: &CStr, other: &CStr) -> Option<Self> {
-        // SAFETY: as above, with two C strings.
+        // SAFETY: the context is live; the format announces two C strings, which follow.
         let reply = unsafe {
             api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"cc".as_ptr(), word.as_ptr(), other.as_ptr()))
         };
@@ -43,33 +43,33 @@ impl CallReply {
     /// Calls `command key`. Returns `None` also if the server may not run it, as in a cluster where another node serves
     /// the key.
     pub fn of_key(ctx: Context<'_>, command: &CStr, key: KeyName<'_>) -> Option<Self> {
-        // SAFETY: as above, with a module string.
+        // SAFETY: the context is live; the format announces a module string, which follows.
         let reply = unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"s".as_ptr(), key.raw())) };
         NonNull::new(reply).map(Self)
     }
 
     /// Calls `command word key`.
     pub fn of_word_and_key(ctx: Context<'_>, command: &CStr, word: &CStr, key: KeyName<'_>) -> Option<Self> {
-        // SAFETY: as above, with a C string and a module string.
+        // SAFETY: the context is live; the format announces a C string and a module string, which follow.
         let reply =
             unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"cs".as_ptr(), word.as_ptr(), key.raw())) };
         NonNull::new(reply).map(Self)
     }
 
-    /// Returns whether the server has no `command` of this name, because `rename-command` hid it. Only for commands
-    /// that need an argument: called without one, they do nothing.
+    /// Returns whether `rename-command` hid `command`, so that the server has no command of this name. Only for
+    /// commands that need an argument: this calls them without one, which does nothing.
     pub fn is_hidden(ctx: Context<'_>, command: &CStr) -> bool {
         // SAFETY: the context is live; the format announces nothing.
         let reply = unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"".as_ptr())) };
         let error = std::io::Error::last_os_error();
         match NonNull::new(reply).map(Self) {
             Some(_) => false,
-            // The command exists, and the number of arguments is wrong: EINVAL.
+            // EINVAL, for example, says that the command exists, and that the number of arguments is wrong.
             None => error.kind() == std::io::ErrorKind::NotFound,
         }
     }
 
-    /// Returns the reply's value.
+    /// Returns the reply as a value that can be read.
     pub fn value(&self) -> ReplyValue<'_> {
         ReplyValue { raw: self.0.as_ptr(), reply: std::marker::PhantomData }
     }
@@ -101,7 +101,7 @@ impl<'a> ReplyValue<'a> {
         (0..count).filter_map(move |n| self.element(n))
     }
 
-    /// Returns element `n` of an array.
+    /// Returns the element with the index `n` of an array; `None` if there is none.
     pub fn element(self, n: usize) -> Option<ReplyValue<'a>> {
         if !self.is(raw::REDISMODULE_REPLY_ARRAY) {
             return None;

@@ -17,13 +17,14 @@ use super::string::{KeyName, string_bytes};
 
 /// A command: its description, and its action.
 pub trait Command {
-    /// The description for the server, its clients and its documentation.
+    /// The description of the command, for the server and for COMMAND DOCS.
     const SPEC: Spec;
 
     /// Runs the command.
     fn run(call: &Call<'_>) -> Result<Reply, Refusal>;
 
-    /// Reports the command's keys after the first to the server, if the command declares its keys itself.
+    /// Names the command's keys after the first to the server. Only for commands that name their keys themselves,
+    /// because these depend on the arguments.
     fn tell_keys(_: &Call<'_>) {}
 }
 
@@ -31,23 +32,23 @@ pub trait Command {
 pub struct Spec {
     /// The name, arguments and summary.
     pub command: grammar::Spec,
-    /// The command's complexity.
+    /// The complexity that COMMAND DOCS shows, such as "O(1)".
     pub complexity: &'static str,
-    /// The first version with the command.
+    /// The module's version in which the command first appeared.
     pub since: &'static str,
-    /// The clients that should be allowed to use the command.
+    /// The kind of clients that should be allowed to use the command.
     pub acl: AclGroup,
-    /// True if a replica must refuse the command, also one that accepts writes from clients.
+    /// True if a replica has to refuse the command, even a replica that accepts writes from clients.
     pub master_only: bool,
-    /// True if the command's answer promises something. Once a panic was caught, such a command is refused, since the
-    /// module's state is uncertain.
+    /// True if the command's answer promises something. Once a panic was caught, such a command is refused, because the
+    /// module's state may be half done.
     pub refused_when_poisoned: bool,
-    /// True if the command reports its keys itself, because they depend on its arguments.
+    /// True if the command names its keys itself ([`Command::tell_keys`]), because they depend on its arguments.
     pub names_its_keys: bool,
 }
 
 impl Spec {
-    /// Creates a command that replicas answer too, and that promises nothing.
+    /// Describes a command that replicas answer too, and that promises nothing.
     pub const fn new(command: grammar::Spec, acl: AclGroup, since: &'static str, complexity: &'static str) -> Self {
         Self {
             command,
@@ -60,23 +61,24 @@ impl Spec {
         }
     }
 
-    /// Returns the command for masters only.
+    /// Returns this description, changed to that of a command which only masters answer.
     pub const fn master_only(self) -> Self {
         Self { master_only: true, ..self }
     }
 
-    /// Returns the command with an answer that promises something.
+    /// Returns this description, changed to that of a command whose answer promises something.
     pub const fn refused_when_poisoned(self) -> Self {
         Self { refused_when_poisoned: true, ..self }
     }
 
-    /// Returns the command as one that reports its keys itself ([`Command::tell_keys`]).
+    /// Returns this description, changed to that of a command which names its keys itself ([`Command::tell_keys`]).
     pub const fn names_its_keys(self) -> Self {
         Self { names_its_keys: true, ..self }
     }
 }
 
-/// The clients that a command is for. If the server has ACL categories for modules, each becomes one of them.
+/// The kind of clients that a command is for. If the server has ACL categories for modules, each kind stands for one or
+/// more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AclGroup {
     /// Clients that use locks, and change them.
@@ -87,14 +89,14 @@ pub enum AclGroup {
     Read,
     /// Operators.
     Operator,
-    /// Operators who inspect the node as a whole.
+    /// Operators who inspect the node as a whole, and not single locks.
     Admin,
     /// All clients.
     Help,
 }
 
 impl AclGroup {
-    /// Returns the categories, without the module's own.
+    /// Returns the server's own ACL categories for this kind, without the module's category `lock`.
     fn categories(self) -> &'static str {
         match self {
             AclGroup::Write => "write fast",
@@ -107,7 +109,7 @@ impl AclGroup {
     }
 }
 
-/// Returns the server's flags for a command's use of its key.
+/// Returns the server's flags for what a command does with its key.
 fn key_flags(access: KeyAccess) -> u64 {
     use raw::*;
     u64::from(match access {
@@ -118,7 +120,7 @@ fn key_flags(access: KeyAccess) -> u64 {
     })
 }
 
-/// A command that is being run.
+/// A command that the server is running, with its arguments.
 pub struct Call<'a> {
     /// The server's context.
     pub ctx: Context<'a>,
@@ -128,7 +130,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Returns the key, for a command that has one.
+    /// Returns the name of the command's key. Only for a command that has one.
     pub fn key(&self) -> KeyName<'a> {
         // SAFETY: the server keeps the arguments for the length of the call; arity says that there is one.
         unsafe { KeyName::new(self.argv[1]) }
@@ -141,13 +143,13 @@ impl<'a> Call<'a> {
         self.argv[self.after_key..].iter().map(|&argument| unsafe { string_bytes(argument) })
     }
 
-    /// Returns the command whose name is word `n` after the command's key.
+    /// Returns the command that begins at word `n` after this command's key: its name and its arguments.
     pub fn inner(&self, n: usize) -> Inner<'a> {
         Inner::new(self.ctx, self.argv, self.after_key + n)
     }
 }
 
-/// Returns whether the server asks a command for its keys, instead of running it.
+/// Returns whether the server only asks for the command's keys, and does not run it.
 fn asks_for_keys(ctx: Context<'_>) -> bool {
     // SAFETY: the context is live.
     unsafe { api!(RedisModule_IsKeysPositionRequest(ctx.raw())) != 0 }
@@ -156,9 +158,9 @@ fn asks_for_keys(ctx: Context<'_>) -> bool {
 /// The module's own ACL category.
 const ACL_CATEGORY: &CStr = c"lock";
 
-/// A command in the form for registration.
+/// All that is needed to register a command.
 pub struct Entry {
-    /// The command's description.
+    /// The description of the command.
     pub spec: &'static Spec,
     trampoline: Trampoline,
 }
@@ -240,7 +242,7 @@ fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> bool {
     let mut arguments: Vec<_> = key_argument.into_iter().chain(arguments).chain([END_OF_ARGUMENTS]).collect();
     let mut key_specs = [raw_key_spec(key), raw_key_spec(None)];
     if spec.names_its_keys {
-        // The flag makes server and clients ask for the keys.
+        // This flag says that there may be further keys, so that server and clients ask the command for them.
         key_specs[0].flags |= u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
     }
     let info = raw::RedisModuleCommandInfo {
@@ -258,7 +260,7 @@ fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> bool {
     unsafe { api!(RedisModule_SetCommandInfo(command, &info)) == raw::REDISMODULE_OK as c_int }
 }
 
-/// Texts as C strings, which live as long as this value.
+/// Texts converted to C strings, which live as long as this value.
 #[derive(Default)]
 struct Texts(Vec<CString>);
 
@@ -305,7 +307,8 @@ fn raw_argument(argument: &Argument, texts: &mut Texts) -> raw::RedisModuleComma
     }
 }
 
-/// Returns the key specification: the key is the first argument. Without an access it marks the end of a list.
+/// Returns the server's description of a key that is the first argument. Without `access` it is the entry that ends a
+/// list.
 fn raw_key_spec(access: Option<KeyAccess>) -> raw::RedisModuleCommandKeySpec {
     use raw::*;
     let (begin_search_type, find_keys_type) = match access {
@@ -329,7 +332,7 @@ fn raw_key_spec(access: Option<KeyAccess>) -> raw::RedisModuleCommandKeySpec {
     }
 }
 
-/// Reports all keys of a command to the server: the first argument, and those that the command declares.
+/// Names all keys of a command to the server: its first argument, and those that the command itself names.
 fn tell_keys<C: Command>(call: &Call<'_>) {
     if call.argv.len() < call.after_key {
         return;
@@ -365,8 +368,8 @@ extern "C" fn trampoline<C: Command>(
         }
         C::run(&call)
     };
-    // The answer is sent where it is created. Returned, it would be copied in pieces, which takes as long as looking up
-    // the key. An integer, which nearly every answer is, has nothing to drop.
+    // The answer is sent where it is created. If it were returned, it would be copied in pieces, which takes as long as
+    // finding the key. An integer, which nearly every answer is, has nothing to drop.
     boundary::run(C::SPEC.command.name, || {
         let answer = ManuallyDrop::new(run());
         is_decided = true;
@@ -377,8 +380,8 @@ extern "C" fn trampoline<C: Command>(
             drop(ManuallyDrop::into_inner(answer));
         }
     });
-    // A failure while an answer is being sent cannot be answered: the client would take the error for the answer to its
-    // next command.
+    // If sending an answer fails, there is no error to send: the client would take it for the answer to its next
+    // command.
     if !is_decided {
         boundary::run(C::SPEC.command.name, || send(ctx, &Err(Refusal::Panicked)));
     }

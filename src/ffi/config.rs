@@ -14,7 +14,7 @@ use super::string::string_bytes;
 
 /// A parameter that is a number.
 pub struct NumericConfig {
-    /// The name after `lock.`.
+    /// The name of the parameter, after `lock.`.
     pub name: &'static CStr,
     /// The present value.
     pub value: AtomicI64,
@@ -24,17 +24,17 @@ pub struct NumericConfig {
     pub min: i64,
     /// The largest value.
     pub max: i64,
-    /// True if the parameter is fixed once the server runs.
+    /// True if the parameter cannot be changed while the server runs.
     pub immutable: bool,
 }
 
 impl NumericConfig {
-    /// Creates a number with its default, and the smallest and largest value.
+    /// Describes a parameter with its default, and its smallest and largest value.
     pub const fn new(name: &'static CStr, default: i64, (min, max): (i64, i64)) -> Self {
         Self { name, value: AtomicI64::new(default), default, min, max, immutable: false }
     }
 
-    /// Returns the number as one that is fixed once the server runs.
+    /// Returns this parameter as one that cannot be changed while the server runs.
     pub const fn immutable(self) -> Self {
         Self { immutable: true, ..self }
     }
@@ -47,11 +47,11 @@ impl NumericConfig {
 
 /// A parameter that is one of several words.
 pub struct ChoiceConfig {
-    /// The name after `lock.`.
+    /// The name of the parameter, after `lock.`.
     pub name: &'static CStr,
     /// The possible words.
     pub words: &'static [&'static CStr],
-    /// The index of the chosen word; the default is the first.
+    /// The index of the chosen word in `words`. The default is 0.
     pub value: AtomicI64,
 }
 
@@ -64,13 +64,13 @@ impl ChoiceConfig {
 
 /// A parameter that is a text.
 pub struct TextConfig {
-    /// The name after `lock.`.
+    /// The name of the parameter, after `lock.`.
     pub name: &'static CStr,
     /// The present value.
     pub value: Mutex<String>,
     /// The function that checks an operator's value. It returns the text to store, or why the value is refused.
     pub read: fn(&[u8]) -> Result<String, &'static str>,
-    /// True if the parameter is fixed once the server runs.
+    /// True if the parameter cannot be changed while the server runs.
     pub immutable: bool,
 }
 
@@ -81,7 +81,7 @@ impl TextConfig {
     }
 }
 
-/// Registers `config`, with `default` as its default if the module was given one as an argument.
+/// Registers `config` with the server. If an argument of the module sets the parameter, that value is the `default`.
 pub fn register(ctx: Context<'_>, config: &'static NumericConfig, default: Option<i64>) -> Result<(), String> {
     // SAFETY: the module is being loaded; name and config are statics, the config is what the callbacks are given back.
     taken(config.name, unsafe {
@@ -100,7 +100,7 @@ pub fn register(ctx: Context<'_>, config: &'static NumericConfig, default: Optio
     })
 }
 
-/// Registers a choice, with the word number `default`.
+/// Registers a parameter that is one of several words. The word with the index `default` is its default.
 pub fn register_choice(ctx: Context<'_>, config: &'static ChoiceConfig, default: usize) -> Result<(), String> {
     let mut words: Vec<_> = config.words.iter().map(|word| word.as_ptr()).collect();
     let values: Vec<c_int> = (0..words.len() as c_int).collect();
@@ -122,7 +122,7 @@ pub fn register_choice(ctx: Context<'_>, config: &'static ChoiceConfig, default:
     })
 }
 
-/// Registers a text, with `default`.
+/// Registers a parameter that is a text, with `default` as its default.
 pub fn register_text(ctx: Context<'_>, config: &'static TextConfig, default: &str) -> Result<(), String> {
     let default = c_text(default);
     // SAFETY: as in `register`; the server copies the default.
@@ -152,7 +152,7 @@ fn taken(name: &CStr, status: c_int) -> Result<(), String> {
     }
 }
 
-/// Makes the server set every parameter, to the value in redis.conf or to its default.
+/// Makes the server set each parameter: to its value in redis.conf, or to its default.
 pub(super) fn load(ctx: Context<'_>) -> Result<(), String> {
     // SAFETY: the module is being loaded and has registered its parameters.
     if unsafe { api!(RedisModule_LoadConfigs(ctx.raw())) } == raw::REDISMODULE_OK as c_int {
@@ -164,7 +164,8 @@ pub(super) fn load(ctx: Context<'_>) -> Result<(), String> {
 
 extern "C" fn get_text(_name: *const c_char, config: *mut c_void) -> *mut raw::RedisModuleString {
     thread_local! {
-        /// The last answer to CONFIG GET. The server reads it but does not free it, so it lives until the next one.
+        /// The string that was last returned to CONFIG GET. The server reads it but does not free it, so it lives until
+        /// the next one replaces it.
         static ANSWER: Cell<*mut raw::RedisModuleString> = const { Cell::new(null_mut()) };
     }
     boundary::run("reading a parameter", || {

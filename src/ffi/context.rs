@@ -10,11 +10,11 @@ use palisade_core::ClientId;
 use super::api::{api, raw};
 use super::string::KeyName;
 
-/// The client id of the AOF loader (`CLIENT_ID_AOF`).
+/// The client id that the server uses while it loads the AOF (`CLIENT_ID_AOF`).
 const AOF_CLIENT_ID: u64 = u64::MAX;
 
-/// True if the server is a master. It is kept up to date by the server's events, because asking the server costs as
-/// much as looking up a key.
+/// True if the server is a master. It is kept up to date by the server's events, because to ask the server takes as
+/// long as to find a key.
 static IS_MASTER: AtomicBool = AtomicBool::new(true);
 
 /// Notes that the server is a master from now on, or a replica.
@@ -22,29 +22,31 @@ pub(super) fn set_master(is_master: bool) {
     IS_MASTER.store(is_master, Ordering::Relaxed);
 }
 
-/// True in a cluster. Stored at the load: it never changes while a server runs.
+/// True if the server is part of a cluster. Set when the module is loaded, because it never changes while a server
+/// runs.
 static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
 
-/// True on a Valkey. Stored at the load.
+/// True if the server is a Valkey. Set when the module is loaded.
 static IS_VALKEY: AtomicBool = AtomicBool::new(false);
 
-/// A context that outlives calls, for callbacks that are not given one.
+/// A context that is valid at any time, for callbacks that the server calls without one.
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(null_mut());
 
-/// Reads the facts that nearly every command needs, when the module is being loaded.
+/// Asks the server, when the module is being loaded, for the facts that nearly every command needs.
 pub(super) fn look_at_server(ctx: Context<'_>) {
     set_master(ctx.has(raw::REDISMODULE_CTX_FLAGS_MASTER));
     IS_CLUSTER.store(ctx.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER), Ordering::Relaxed);
     IS_VALKEY.store(ctx.is_valkey(), Ordering::Relaxed);
 }
 
-/// Creates the detached context, at the end of the module's load.
+/// Creates the context that is valid at any time, when the module has been loaded.
 pub(super) fn begin(ctx: Context<'_>) {
     // SAFETY: the context is live; the new one is never freed, and used on the main thread alone.
     DETACHED.store(unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) }, Ordering::Relaxed);
 }
 
-/// Calls `body` with a context outside any call: to set timers, and for commands that only read.
+/// Calls `body` with the context that is valid at any time. It is good for setting timers, and for commands that only
+/// read.
 pub(super) fn detached(body: impl FnOnce(Context<'_>)) {
     let raw = DETACHED.load(Ordering::Relaxed);
     if !raw.is_null() {
@@ -53,11 +55,11 @@ pub(super) fn detached(body: impl FnOnce(Context<'_>)) {
     }
 }
 
-/// The server, during one call from it.
+/// The server, as the module can use it during one call from it.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     raw: *mut raw::RedisModuleCtx,
-    /// True if a client's command is being run, not a timer or an event.
+    /// True if the call runs a client's command. False for a timer or an event.
     has_command: bool,
     call: PhantomData<&'a ()>,
 }
@@ -83,19 +85,19 @@ impl<'a> Context<'a> {
         self.raw
     }
 
-    /// Returns whether a client's command is being run, not a timer or an event.
+    /// Returns whether this call runs a client's command; false for a timer or an event.
     pub(super) fn has_command(self) -> bool {
         self.has_command
     }
 
-    /// Returns the database that keys are looked up in.
+    /// Returns the number of the database in which keys are opened.
     pub fn db(self) -> u32 {
         // SAFETY: the context is live for 'a.
         let db = unsafe { api!(RedisModule_GetSelectedDb(self.raw)) };
         u32::try_from(db).unwrap_or(0)
     }
 
-    /// Selects the database that keys are looked up in from now on.
+    /// Sets the database in which keys are opened from now on.
     pub fn select(self, db: u32) {
         // SAFETY: the context is live for 'a; a number that is no database is refused by the server.
         unsafe { api!(RedisModule_SelectDb(self.raw, db as c_int)) };
@@ -111,12 +113,12 @@ impl<'a> Context<'a> {
         !self.is_master() && self.has(raw::REDISMODULE_CTX_FLAGS_READONLY)
     }
 
-    /// Returns whether the server is reading its data, from its own files or from its master.
+    /// Returns whether the server is loading its data, from its own files or from its master.
     pub fn is_loading(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_LOADING)
     }
 
-    /// Returns whether the server has reached its `maxmemory`, and does not ignore that as replicas do.
+    /// Returns whether the server uses more memory than `maxmemory` allows. False on a replica that ignores the limit.
     pub fn is_out_of_memory(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY) && self.has(raw::REDISMODULE_CTX_FLAGS_OOM)
     }
@@ -137,7 +139,8 @@ impl<'a> Context<'a> {
 
     /// Returns whether the client of this command is subscribed to a channel.
     fn is_subscriber(self) -> bool {
-        // SAFETY: the context is live for 'a; the server fills the structure of this version, for which zeros are valid.
+        // SAFETY: the context is live for 'a; the server fills the structure of this version, for which zeros are
+        // valid.
         unsafe {
             let mut info: raw::RedisModuleClientInfoV1 = std::mem::zeroed();
             info.version = 1;
@@ -158,12 +161,12 @@ impl<'a> Context<'a> {
         self.is_open(client).then_some(client)
     }
 
-    /// Returns whether the command is in a MULTI: the commands after it run, whatever its outcome.
+    /// Returns whether the command is in a MULTI. The commands after it run whatever its outcome is.
     pub fn is_in_transaction(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_MULTI)
     }
 
-    /// Returns whether the command is in a script, which an error ends.
+    /// Returns whether the command is in a script, which ends if the command returns an error.
     pub fn is_in_script(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_LUA)
     }
@@ -174,40 +177,41 @@ impl<'a> Context<'a> {
         unsafe { api!(RedisModule_GetClientInfoById(null_mut(), client)) == raw::REDISMODULE_OK as c_int }
     }
 
-    /// Closes a connection: none of its further commands is run. The connection of the present command closes after the
-    /// answer.
+    /// Closes a connection, so that none of its further commands is run. If it is that of the present command, it
+    /// closes after the answer.
     pub fn hang_up(self, ClientId(client): ClientId) {
         // SAFETY: the context is live for 'a; an id that is no client's is refused by the server.
         unsafe { api!(RedisModule_DeauthenticateAndCloseClient(self.raw, client)) };
     }
 
-    /// Returns whether the command comes from the AOF: its effects took place at an unknown time.
+    /// Returns whether the command comes from the AOF. What it reports happened at an unknown time.
     pub fn is_from_aof(self) -> bool {
         // SAFETY: the context is live for 'a.
         unsafe { api!(RedisModule_GetClientId(self.raw)) == AOF_CLIENT_ID }
     }
 
-    /// Returns whether the command comes over a replication link: its effects took place on the master a moment ago.
+    /// Returns whether the command comes from the node's master. What it reports happened a moment ago.
     pub fn is_from_master(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
     }
 
-    /// Returns whether the command comes from the AOF or over a replication link: then it reports the outcome of a
-    /// request, and is none itself.
+    /// Returns whether the command comes from the AOF or from a master. Then it reports the outcome of a request, and
+    /// asks for nothing.
     #[inline]
     pub fn is_told(self) -> bool {
-        // A master receives nothing over a link, unless slots of a cluster move here. This check comes first, since
-        // asking for all flags costs as much as looking up a key.
+        // A master receives no commands from another node, except in a cluster while slots move to it. That is checked
+        // first, because to ask for a client's flags takes as long as to find a key.
         self.is_from_aof() || (!self.is_master() || self.is_cluster()) && self.is_from_master()
     }
 
-    /// Returns whether only a client's write command may write now: writes are paused (CLIENT PAUSE, FAILOVER).
+    /// Returns whether nothing may be written now except by a client's write command, because writes are paused (CLIENT
+    /// PAUSE, FAILOVER).
     pub fn must_not_write(self) -> bool {
         // SAFETY: takes nothing.
         unsafe { api!(RedisModule_AvoidReplicaTraffic()) != 0 }
     }
 
-    /// Returns whether the AOF is on.
+    /// Returns whether the server's AOF is on.
     pub fn has_aof(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_AOF)
     }
@@ -218,7 +222,7 @@ impl<'a> Context<'a> {
         unsafe { api!(RedisModule_SignalModifiedKey(self.raw, key.raw())) };
     }
 
-    /// Publishes `message` on `channel`, in a cluster on all nodes, as PUBLISH does.
+    /// Publishes `message` on `channel`, as PUBLISH does: in a cluster on all nodes.
     pub fn publish(self, channel: &str, message: &str) {
         KeyName::with(channel.as_bytes(), |channel| {
             KeyName::with(message.as_bytes(), |message| {

@@ -1,7 +1,7 @@
 //! The data types: how the server saves, loads, measures and frees values of the module.
 //!
-//! `free` may run on another thread (lazy freeing), so it touches only the value's own memory. `unlink` runs on the main
-//! thread before a key is removed for any reason except a flush: there the node forgets the value.
+//! `free` may run on another thread (lazy freeing), so it touches only the value's own memory. `unlink` runs on the
+//! main thread before a key is removed for any reason except a flush. In it the node forgets the value.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -13,46 +13,50 @@ use super::string::{KeyName, string_bytes};
 use super::value::Value;
 use super::{boundary, freeing, key, value};
 
-/// The version of the encoding. It never changes, because the record has a version of its own.
+/// The version of the encoding that the server stores. It never changes, because each record contains a version of its
+/// own.
 const ENCODING_VERSION: c_int = 1;
 
-/// The version of the struct of callbacks: that of Redis 7.0, since servers refuse one newer than their own.
+/// The version of the struct of callbacks. It is that of Redis 7.0, because servers refuse a version newer than their
+/// own.
 const METHODS_VERSION: u64 = 4;
 
-/// The server's callbacks about the values of one type.
+/// A data type of the module: what the server's callbacks need about its values.
 pub trait DataType {
-    /// The type of the values.
+    /// The Rust type of the values.
     type Value: Value;
 
-    /// The name that TYPE returns: nine characters, as the server demands.
+    /// The name that the command TYPE shows: nine characters, as servers demand.
     const NAME: &'static CStr;
 
-    /// The internal command that re-creates a value when the AOF is rewritten: `command key bytes`.
+    /// The internal command that writes a value into the AOF when the AOF is rewritten: `command key bytes`.
     const AOF_COMMAND: &'static CStr;
 
     /// Appends the value's record to `out`.
     fn save(value: &Self::Value, out: &mut Vec<u8>);
 
-    /// Decodes the record of a value for the key `name`, if it is a possible one. The server may still drop the value:
-    /// once it is stored, an event of the key follows.
+    /// Decodes the record of a value for the key `name`; `None` if it is not a possible one. The server may still drop
+    /// the value. If it stores it, an event about the key follows.
     fn load(ctx: Context<'_>, name: KeyName<'_>, bytes: &[u8]) -> Option<Box<Self::Value>>;
 
-    /// Adds to `digest` the parts that must be equal on a master and its replica (DEBUG DIGEST): everything except
-    /// times, which differ between machines.
+    /// Adds to `digest` what must be equal on a master and its replica (DEBUG DIGEST). That is all but the times, which
+    /// differ between machines.
     fn digest(value: &Self::Value, digest: &mut Digest);
 
-    /// Handles a value that loses its key `name` in `db`, unless the module itself deletes it. The context is only good
-    /// for flags of the server.
+    /// Handles that `value` is about to leave its key `name` in `db`, unless the module itself deletes the key. The
+    /// context is only good for the server's flags.
     fn unlink(ctx: Context<'_>, db: u32, name: &[u8], value: &mut Self::Value);
 
-    /// Handles the consequences of the removal, such as waiting requests. The context is only good for timers.
+    /// Handles what follows after a value has left its key, such as looks at its queue. The context is only good for
+    /// timers.
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
 
-    /// Returns the memory of a value under a name of this length, without the key itself, in bytes.
+    /// Returns the memory that a value takes, without the key itself, in bytes, if the key's name has `name_bytes`
+    /// bytes.
     fn memory(value: &Self::Value, name_bytes: usize) -> usize;
 }
 
-/// Registers the data type.
+/// Registers the data type `D` with the server.
 pub fn register<D: DataType>(ctx: Context<'_>) -> Result<(), String> {
     let mut methods = raw::RedisModuleTypeMethods {
         version: METHODS_VERSION,
@@ -67,10 +71,10 @@ pub fn register<D: DataType>(ctx: Context<'_>) -> Result<(), String> {
         aux_save_triggers: 0,
         free_effort: None,
         unlink: None,
-        // Without a copy callback the server refuses COPY: one grant must not become two, and a copied gate would lag
-        // behind.
+        // Without a copy callback the server refuses COPY. One grant must not become two, and a copied gate would not
+        // learn of later tokens.
         copy: None,
-        // Locks live for seconds: they are gone before a defragmentation pays.
+        // There is no defragmentation, because most locks live for seconds and are gone before it pays.
         defrag: None,
         mem_usage2: Some(mem_usage::<D>),
         free_effort2: None,
@@ -108,7 +112,7 @@ extern "C" fn rdb_load<D: DataType>(io: *mut raw::RedisModuleIO, encoding: c_int
             }
             let bytes = std::slice::from_raw_parts(buffer.cast::<u8>(), len);
             let name = KeyName::new(api!(RedisModule_GetKeyNameFromIO(io)).cast_mut());
-            // The flags of the whole server need no context, and here there is no client.
+            // The server's flags need no context. There is no client here.
             let loaded = D::load(Context::new(null_mut()), name, bytes);
             api!(RedisModule_Free(buffer.cast()));
             loaded.map_or(null_mut(), |loaded| value::give(loaded).as_ptr().cast())
@@ -147,19 +151,19 @@ fn record<D: DataType>(value: &D::Value) -> Vec<u8> {
     record
 }
 
-/// A digest of the server's data.
+/// The digest that DEBUG DIGEST calculates of the server's data.
 pub struct Digest(*mut raw::RedisModuleDigest);
 
 impl Digest {
-    /// Adds bytes.
+    /// Adds bytes to the digest.
     pub fn add(&mut self, bytes: &[u8]) {
         // SAFETY: the server's digest lasts for the call in which this value exists.
         unsafe { api!(RedisModule_DigestAddStringBuffer(self.0, bytes.as_ptr().cast(), bytes.len())) };
     }
 
-    /// Adds a number.
+    /// Adds a number to the digest.
     pub fn add_number(&mut self, number: u64) {
-        // SAFETY: as above.
+        // SAFETY: the server's digest lasts for the call in which this value exists.
         unsafe { api!(RedisModule_DigestAddLongLong(self.0, number as i64)) };
     }
 }
@@ -174,7 +178,7 @@ extern "C" fn digest<D: DataType>(digest: *mut raw::RedisModuleDigest, value: *m
     });
 }
 
-/// Frees a value; may run on any thread.
+/// Frees a value for the server; may run on any thread.
 extern "C" fn free<V: Value>(value: *mut c_void) {
     boundary::run("freeing a value", || {
         if let Some(value) = NonNull::new(value.cast::<V>()).filter(|&value| !key::leaves_freeing(value)) {
@@ -185,7 +189,7 @@ extern "C" fn free<V: Value>(value: *mut c_void) {
 }
 
 extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) {
-    // If the module deletes the value itself, its caller updates the node.
+    // If the module itself deletes the key, the code that does so updates the node.
     if key::is_deleting() {
         return;
     }

@@ -1,7 +1,7 @@
-//! The server's events: cron, change of role, loading, shutdown, emptied and swapped databases, keys that get a new
-//! name by another module's or the server's command, and evicted keys.
+//! The server's events that the module handles: cron, change of role, loading, forks, changed parameters, shutdown;
+//! emptied and swapped databases; keys that are loaded, evicted or get a new name.
 //!
-//! Callbacks of key events change only memory: anything that they wrote would be in the AOF before its own cause.
+//! Callbacks about keys change only memory, because what they wrote would be in the AOF before its own cause.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -13,12 +13,12 @@ use super::notify;
 use super::slots::{self, SlotEvents};
 use super::string::KeyName;
 
-/// The module's handlers of events.
+/// The handlers for the server's events.
 pub trait Events: SlotEvents {
     /// Called about ten times a second, whatever the wall clock does.
     fn cron(ctx: Context<'_>);
 
-    /// Called when a database, or all (`None`), is about to be emptied.
+    /// Called when a database, or all of them (`None`), is about to be emptied.
     fn flush(ctx: Context<'_>, db: Option<u32>);
 
     /// Called when two databases have been swapped.
@@ -27,25 +27,25 @@ pub trait Events: SlotEvents {
     /// Called when the server starts to read its data.
     fn loading(from: Source);
 
-    /// Called when the server has read its data, or failed to (not `complete`).
+    /// Called when the server has read its data (`complete`), or failed to.
     fn loaded_all(ctx: Context<'_>, complete: bool);
 
     /// Called when a replica has connected and received all data.
     fn replica_came(ctx: Context<'_>);
 
-    /// Called when the server has forked: the child writes the present data to a file or to replicas.
+    /// Called when the server has forked a child, which writes the present data to a file or to replicas.
     fn forked(ctx: Context<'_>);
 
     /// Called when the server has become a master or a replica.
     fn role(ctx: Context<'_>, is_master: bool);
 
-    /// Called when CONFIG SET has set these parameters.
+    /// Called when CONFIG SET has set the parameters `names`.
     fn configured(ctx: Context<'_>, names: &[&CStr]);
 
-    /// Called when the server ends, after its data is saved if it is saved at all.
+    /// Called when the server shuts down, after it has saved its data (if it does).
     fn shutdown(ctx: Context<'_>);
 
-    /// Called when the last unlinked key of the selected database was evicted.
+    /// Called when a key was evicted: it is the one that was unlinked last in the selected database.
     fn evicted(ctx: Context<'_>, name: KeyName<'_>);
 
     /// Called when the key `name` of the selected database was loaded from an RDB file or stream.
@@ -58,24 +58,24 @@ pub trait Events: SlotEvents {
 /// The way in which a key got its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The key had another name, or was in another database.
+    /// By RENAME or MOVE: it had another name, or was in another database.
     Moved,
-    /// The key came from a payload.
+    /// By RESTORE, from a payload.
     Restored,
 }
 
-/// The source of the server's data.
+/// The source from which the server loads its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// An RDB file.
     Snapshot,
-    /// The server's master.
+    /// The server's master, in a full synchronisation.
     Master,
     /// The AOF.
     Aof,
 }
 
-/// The subscribed events of the server, each with its name in the log.
+/// The events of the server to which the module subscribes, each with its name for the log.
 const EVENTS: [(u64, &str); 10] = [
     (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, "a change of role"),
     (raw::REDISMODULE_EVENT_CRON_LOOP, "the cron event"),
@@ -89,7 +89,7 @@ const EVENTS: [(u64, &str); 10] = [
     (raw::REDISMODULE_EVENT_MODULE_CHANGE, "a module's loading"),
 ];
 
-/// Subscribes the handlers `E`.
+/// Subscribes the handlers `E` to the server's events.
 pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     context::begin(ctx);
     notify::look_for_other_modules(ctx);
@@ -151,7 +151,7 @@ extern "C" fn on_event<E: Events>(
                 E::configured(ctx, &names);
             }
             raw::REDISMODULE_EVENT_SHUTDOWN => E::shutdown(ctx),
-            // The server does not report a module's load to that module, so this is another one.
+            // The server does not report the load of a module to that module itself, so this is another one.
             raw::REDISMODULE_EVENT_MODULE_CHANGE => notify::another_module_came(),
             raw::REDISMODULE_EVENT_FLUSHDB if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START => {
                 // SAFETY: the event carries this struct for the length of the call.
@@ -172,7 +172,7 @@ extern "C" fn on_event<E: Events>(
 }
 
 thread_local! {
-    /// The database that a key is being moved out of: MOVE reports it right before the one that it moves to.
+    /// The database from which a key is being moved. MOVE reports it right before the database to which the key moves.
     static MOVED_FROM: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
@@ -187,8 +187,8 @@ extern "C" fn on_key<E: Events>(
     // SAFETY: context and name last for the call.
     let (ctx, name) = unsafe { (Context::new(ctx), KeyName::new(key)) };
     boundary::run("a key event", || match event.to_bytes() {
-        // This name is on the server's stack, and opening the key would keep a reference to it, which crashes the
-        // server. So a copy is used.
+        // This name is on the server's stack. Opening the key would keep a reference to it, which crashes the server,
+        // so a copy is used.
         b"loaded" => KeyName::with(name.bytes(), |name| E::loaded(ctx, name)),
         b"evicted" => E::evicted(ctx, name),
         b"restore" => E::arrived(ctx, name, Arrival::Restored),
@@ -197,7 +197,8 @@ extern "C" fn on_key<E: Events>(
         b"move_to" => {
             E::arrived(ctx, name, Arrival::Moved);
             // Some Valkeys call back with the client that moves the key, and leave it in the other database
-            // (valkey-io/valkey#4024): its next commands, and a replica's, would run there.
+            // (valkey-io/valkey#4024). The client's next commands, and a replica's, would run there; so this selects
+            // the right database again.
             if let Some(db) = MOVED_FROM.take() {
                 ctx.select(db);
             }

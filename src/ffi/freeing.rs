@@ -4,11 +4,11 @@ use std::hint::black_box;
 
 use super::value::Value;
 
-/// The largest number of entries that are freed without a separate thread: a hundred thousand take some milliseconds.
+/// The largest number of entries that are freed on the calling thread. A hundred thousand would take some milliseconds.
 const FREED_AT_ONCE: usize = 1_000;
 
-/// Drops `what`, which has `entries` entries, on a separate thread if there are many. If no thread can be started, the
-/// closure, and with it `what`, is dropped right here. May run on any thread.
+/// Drops `what`, which has `entries` entries; if there are many, on a thread of its own. If no thread can be started,
+/// `what` is dropped on the calling thread. May run on any thread.
 pub fn free<T: Send + 'static>(what: T, entries: usize) {
     if entries > FREED_AT_ONCE {
         let _ = std::thread::Builder::new().name("lock-free".to_owned()).spawn(move || drop(what));
@@ -21,12 +21,12 @@ pub fn free_value<V: Value>(value: Box<V>) {
     free(value, entries);
 }
 
-/// The size of an allocation that makes glibc consolidate all small freed pieces, in bytes.
+/// The size of an allocation that makes glibc join all small pieces of freed memory, in bytes.
 const LARGE_BYTES: usize = 4_096;
 
-/// Makes glibc consolidate small freed pieces of memory, since keys may have been deleted. glibc keeps such pieces
-/// apart until the next large allocation, then consolidates all of them at once. After a million keys that takes a
-/// tenth of a second, so a large allocation is made every few keys. (With jemalloc it costs next to nothing.)
+/// Makes glibc join small pieces of memory that were freed by deleted keys. glibc keeps such pieces apart until the
+/// next large allocation, then joins all of them at once. After a million keys that takes a tenth of a second, so a
+/// large allocation is made every few keys. (With jemalloc it costs next to nothing.)
 pub fn put_together() {
     drop(black_box(Vec::<u8>::with_capacity(LARGE_BYTES)));
 }

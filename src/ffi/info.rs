@@ -7,15 +7,15 @@ use super::boundary;
 use super::context::Context;
 use super::log::c_text;
 
-/// The content of INFO.
+/// The content of the module's sections of INFO.
 pub trait InfoSection {
-    /// The name of a second section, after `lock_`.
+    /// The name of the second section, after `lock_`.
     const LISTED: &'static CStr;
 
-    /// Returns names, without the `lock_` that the server puts before them, and values.
+    /// Returns the names and values of the first section. The server puts `lock_` before each name.
     fn fields() -> Vec<(&'static CStr, Field)>;
 
-    /// Returns names and values of the second section, which is shown if there are any.
+    /// Returns the names and values of the second section. If there are none, the section is not shown.
     fn listed() -> Vec<(String, String)>;
 }
 
@@ -38,7 +38,7 @@ pub fn register<S: InfoSection>(ctx: Context<'_>) -> Result<(), String> {
 }
 
 extern "C" fn on_info<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
-    // A crash report must not read state that the crash may have left half written.
+    // This is a crash report. It must not read state that the crash may have left half written.
     if for_crash_report != 0 {
         return;
     }

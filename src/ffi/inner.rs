@@ -1,4 +1,5 @@
-//! A command among the arguments of another one: returns its keys, checks rules about it, and runs it.
+//! A command among the arguments of another one, as after LOCK.GATE's COMMAND: finds its keys, checks whether rules
+//! permit it, and runs it.
 
 use std::ffi::{CString, c_int};
 use std::io::{Error, ErrorKind};
@@ -11,34 +12,34 @@ use super::context::Context;
 use super::reply::Reply;
 use super::string::string_bytes;
 
-/// The server's flags for the ways in which a command uses a key.
+/// The server's flags for what a command does with a key: read, insert, update, delete.
 const USES: c_int = (raw::REDISMODULE_CMD_KEY_ACCESS
     | raw::REDISMODULE_CMD_KEY_INSERT
     | raw::REDISMODULE_CMD_KEY_UPDATE
     | raw::REDISMODULE_CMD_KEY_DELETE) as c_int;
 
-/// A command with its arguments, which are the last ones of the command that is being run.
+/// A command with its arguments, which are the last arguments of the command that is being run.
 #[derive(Clone, Copy)]
 pub struct Inner<'a> {
     ctx: Context<'a>,
-    /// The command's name, and its arguments.
+    /// The command's name and its arguments.
     argv: &'a [*mut raw::RedisModuleString],
-    /// The index of the name among the arguments of the command that is being run.
+    /// The index of the command's name among the arguments of the command that is being run.
     place: usize,
 }
 
-/// The reason why a command has no keys.
+/// The reason why a command has no keys that could be checked.
 #[derive(Debug)]
 pub enum NoKeys {
     /// The server does not have the command.
     UnknownCommand,
-    /// The command takes another number of arguments.
+    /// The number of arguments is wrong for the command.
     WrongWords,
-    /// The command, with these arguments, has no key.
+    /// With these arguments the command has no key.
     None,
 }
 
-/// The indexes of a command's keys among its words, with the server's flags for each.
+/// The indexes of a command's keys among its words, with the server's flags for each key.
 pub struct InnerKeys {
     places: *mut c_int,
     flags: *mut c_int,
@@ -52,11 +53,11 @@ impl InnerKeys {
     }
 
     fn flags(&self) -> &[c_int] {
-        // SAFETY: as above.
+        // SAFETY: the server returned as many flags as places; they are ours until this is dropped.
         unsafe { std::slice::from_raw_parts(self.flags, self.count) }
     }
 
-    /// Iterates over the names of the keys, which are those of `inner`.
+    /// Iterates over the names of the keys. `inner` is the command of which these are the keys.
     pub fn names<'a>(&self, inner: &Inner<'a>) -> impl Iterator<Item = &'a [u8]> {
         // SAFETY: the server keeps the arguments for the length of the call.
         self.places()
@@ -77,7 +78,7 @@ impl Drop for InnerKeys {
 }
 
 impl<'a> Inner<'a> {
-    /// Creates the command that begins at `place` of `argv`, the words of the command that is being run.
+    /// Creates the command that begins at the index `place` of `argv`, the words of the command that is being run.
     pub(super) fn new(ctx: Context<'a>, argv: &'a [*mut raw::RedisModuleString], place: usize) -> Self {
         Self { ctx, argv: argv.get(place..).unwrap_or_default(), place }
     }
@@ -88,7 +89,7 @@ impl<'a> Inner<'a> {
         self.argv.first().map_or(&[], |&name| unsafe { string_bytes(name) })
     }
 
-    /// Returns the command's keys, of which there is one at least.
+    /// Returns the command's keys; there is at least one.
     pub fn keys(&self) -> Result<InnerKeys, NoKeys> {
         let (mut count, mut flags) = (0, null_mut());
         if self.argv.is_empty() {
@@ -114,7 +115,7 @@ impl<'a> Inner<'a> {
         }
     }
 
-    /// Reports the keys of this command to the server, which asks for the keys of the command that is being run.
+    /// Names the keys of this command to the server, which has asked for those of the command that is being run.
     pub fn tell_keys(&self) {
         let Ok(keys) = self.keys() else { return };
         for (place, &flags) in keys.places().iter().zip(keys.flags()) {
@@ -124,8 +125,8 @@ impl<'a> Inner<'a> {
         }
     }
 
-    /// Returns the server's flags for the use of all keys together. Needed where the server has no flags for each key
-    /// (Redis 7.0, for most commands).
+    /// Returns the server's flags for what the command does with all its keys together. Needed if the server has no
+    /// flags for each key (Redis 7.0, for most commands).
     fn uses(&self) -> c_int {
         use raw::*;
         static READERS: CommandRules = CommandRules::new();
@@ -144,13 +145,13 @@ impl<'a> Inner<'a> {
     }
 
     /// Runs the command, and answers the client with its reply. Its effects go to replicas and the AOF. The server
-    /// refuses it for the same reasons as a script's command: no memory, a replica, too few replicas.
+    /// refuses it in the cases in which it refuses a script's command: no memory, a replica, too few replicas.
     pub fn run(self) -> Reply {
-        // No command has a NUL byte in its name.
+        // A name with a NUL byte is no command's, so the empty name stands for it.
         let name = CString::new(self.name()).unwrap_or_default();
         let arguments = self.argv.get(1..).unwrap_or_default();
-        // SAFETY: the context is live; the format announces a vector of module strings with its length, which follow and
-        // last for the call.
+        // SAFETY: the context is live; the format announces a vector of module strings with its length, which follow
+        // and last for the call.
         let reply = unsafe {
             api!(RedisModule_Call(
                 self.ctx.raw(),
@@ -167,7 +168,7 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// Rules about commands, held by a user of the server, who is null before the first use.
+/// Rules about which commands are permitted. A user of the server has them, who is null before the first use.
 pub struct CommandRules(AtomicPtr<raw::RedisModuleUser>);
 
 impl CommandRules {
@@ -176,8 +177,8 @@ impl CommandRules {
         Self(AtomicPtr::new(null_mut()))
     }
 
-    /// Sets the rules, as ACL rules of the user: words that begin with + or -. Returns false, and changes nothing, if a
-    /// word is invalid.
+    /// Sets the rules: words that begin with + or -, as in a user's ACL. Returns false, and changes nothing, if a word
+    /// is invalid.
     pub fn set(&self, rules: &[u8]) -> bool {
         let words: Vec<_> = rules.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
         let is_about_commands = words.iter().all(|word| matches!(word[0], b'+' | b'-'));
@@ -206,7 +207,7 @@ impl CommandRules {
         is_valid
     }
 
-    /// Returns whether the rules permit the command.
+    /// Returns whether the rules permit the command `inner`.
     pub fn permit(&self, inner: &Inner<'_>) -> bool {
         let user = self.0.load(Relaxed);
         // SAFETY: the user is ours; the words last for the call, and the server only reads them.

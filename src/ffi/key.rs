@@ -1,4 +1,4 @@
-//! Keys and the values of the module that they hold.
+//! Opens the server's keys, and reads, stores and deletes values of the module in them.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -14,8 +14,8 @@ use super::string::KeyName;
 use super::value::Value;
 use super::{freeing, value};
 
-/// The value whose key the module itself is deleting. Only the main thread, where keys are deleted, sets it. A
-/// thread-local would cost more, and commands read it each time.
+/// The value whose key the module itself is deleting. Only the main thread sets it, because keys are deleted there. It
+/// is no thread-local, because that would cost more, and every command reads it.
 static DELETING: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Returns whether the module itself deletes the key that is being unlinked.
@@ -24,12 +24,12 @@ pub(super) fn is_deleting() -> bool {
 }
 
 thread_local! {
-    /// True on the thread that is deleting that key.
+    /// True on the thread on which the module is deleting that key.
     static DELETES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether [`ValueKey::delete`], which is running on this thread, will free `value`, so that the server's
-/// callback must not.
+/// Returns whether [`ValueKey::delete`], which is running on this thread, will free `value`. Then the server's callback
+/// must not free it.
 pub(super) fn leaves_freeing<V>(value: NonNull<V>) -> bool {
     let is_left = DELETING.load(Relaxed) == value.as_ptr().cast() && DELETES.get();
     if is_left {
@@ -38,7 +38,7 @@ pub(super) fn leaves_freeing<V>(value: NonNull<V>) -> bool {
     is_left
 }
 
-/// An error: the key holds something of another type.
+/// The key holds something of another type.
 #[derive(Debug)]
 pub struct OtherType;
 
@@ -50,15 +50,15 @@ pub type GateKey<'a> = ValueKey<'a, Gate>;
 
 /// An open key that is free or holds a value of the module.
 ///
-/// Opening, storing and deleting can call the module back (a key that expired by itself is unlinked), so the caller
-/// must not hold the node's state across them.
+/// Opening, storing and deleting can call the module back, as when a key that expired by itself is unlinked. So the
+/// caller must not borrow the node's state meanwhile.
 pub struct ValueKey<'a, V: Value> {
     ctx: Context<'a>,
     name: KeyName<'a>,
-    /// The server's key; null if an absent key was opened for reading.
+    /// The server's key; null for an absent key that was opened for reading.
     raw: *mut raw::RedisModuleKey,
     value: Option<NonNull<V>>,
-    /// True if the key did not exist before, so it has no expiry.
+    /// True if the key was absent when it was opened, so that it has no expiry.
     is_new: bool,
 }
 
@@ -75,7 +75,7 @@ impl<'a, V: Value> ValueKey<'a, V> {
         Self::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 
-    // Inlined, so that the key is created in place instead of being copied.
+    // Inlined so that the key is created in place instead of being copied.
     #[inline(always)]
     fn open(ctx: Context<'a>, name: KeyName<'a>, mode: u32) -> Result<Self, OtherType> {
         // SAFETY: context and name are live for 'a.
@@ -102,24 +102,24 @@ impl<'a, V: Value> ValueKey<'a, V> {
         self.name
     }
 
-    /// Returns the database of an existing key. In a transaction, Valkey 9.1 may call back about a key of another
-    /// database with a context that names the client's database. So this is right where [`Context::db`] is not.
+    /// Returns the database of an existing key. (In a transaction, Valkey 9.1 may call back about a key of another
+    /// database, with a context that names the client's database. Then [`Context::db`] would be wrong.)
     pub fn db(&self) -> u32 {
         // SAFETY: the key is open, or null: then the server says -1.
         let db = unsafe { api!(RedisModule_GetDbIdFromModuleKey(self.raw)) };
         u32::try_from(db).unwrap_or(0)
     }
 
-    /// Returns the key's value.
+    /// Returns the key's value, if it has one.
     pub fn value(&self) -> Option<&V> {
         // SAFETY: the value lives while the key is open and not deleted; `delete` clears this pointer.
         self.value.map(|value| unsafe { value.as_ref() })
     }
 
-    /// Returns the key's value, to change it in place.
+    /// Returns the key's value, if it has one, to change it in place.
     pub fn value_mut(&mut self) -> Option<&mut V> {
-        // SAFETY: as above; the server runs one command at a time, and `&mut self` keeps out any other reference of
-        // ours.
+        // SAFETY: the value lives while the key is open and not deleted; the server runs one command at a time, and
+        // `&mut self` keeps out any other reference of ours.
         self.value.map(|mut value| unsafe { value.as_mut() })
     }
 
@@ -142,7 +142,7 @@ impl<'a, V: Value> ValueKey<'a, V> {
         (self.value, self.is_new) = (Some(value), true);
     }
 
-    /// Clears an expiry that a client set on the key: a value of the module ends only at its own deadline.
+    /// Removes an expiry that a client set on the key, because a value of the module ends only at its own deadline.
     pub fn clear_expiry(&mut self) {
         if self.is_new {
             return;
@@ -155,7 +155,7 @@ impl<'a, V: Value> ValueKey<'a, V> {
         }
     }
 
-    /// Deletes the key with its value, if it holds one. Returns the value, unless the server frees it later.
+    /// Deletes the key with its value, if it has one. Returns the value, unless the server frees it later.
     pub fn delete(&mut self) -> Option<Box<V>> {
         let value = self.value.take()?;
         DELETING.store(value.as_ptr().cast(), Relaxed);
@@ -168,19 +168,19 @@ impl<'a, V: Value> ValueKey<'a, V> {
         is_left.then(|| unsafe { value::take_back(value) })
     }
 
-    /// Tells clients that WATCH or track the key that it changed.
+    /// Tells clients that WATCH or track the key that it has changed.
     pub fn signal_modified(&self) {
         self.ctx.signal_modified(self.name);
     }
 }
 
 impl LockKey<'_> {
-    /// Returns the key's lock.
+    /// Returns the lock in the key, if there is one.
     pub fn lock(&self) -> Option<&Lock> {
         self.value()
     }
 
-    /// Returns the key's lock, to change it in place.
+    /// Returns the lock in the key, if there is one, to change it in place.
     pub fn lock_mut(&mut self) -> Option<&mut Lock> {
         self.value_mut()
     }

@@ -1,7 +1,8 @@
 //! Loads the module into the server.
 //!
-//! `redis_module!` is not used, for two reasons. It registers through functions that servers older than the supported
-//! ones lack, and would crash such a server instead of logging a clear message. And its handlers do not catch panics.
+//! The macro `redis_module!` is not used, for two reasons. It calls functions that servers older than the supported
+//! ones lack, and so would crash such a server instead of logging a clear message. And its handlers do not catch
+//! panics.
 
 use std::ffi::c_int;
 
@@ -14,38 +15,38 @@ use super::{boundary, command, config};
 /// The module's name: the prefix of its parameters and of its fields in INFO.
 const NAME: &std::ffi::CStr = c"lock";
 
-/// The option that declares that the module accepts slots which move in one step with their keys (Valkey 9). Without it
-/// the server moves no slot in this way.
+/// The option by which a module says that it can handle slots that move in one step with their keys (Valkey 9). Without
+/// it the server moves no slot in this way.
 const OPTION_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// The oldest supported server, in the API's form of versions: 0x00MMmmpp.
+/// The oldest supported server, as the API writes versions: 0x00MMmmpp.
 const OLDEST_SERVER: c_int = 0x0007_0000;
 
 /// The module's version as MODULE LIST shows it: major × 10000 + minor × 100 + patch. This is 0.1.0.
 const VERSION: c_int = 100;
 
-/// The module's steps when the server loads it.
+/// The steps by which the module begins, when the server loads it.
 pub trait Module {
-    /// Registers the module's type, commands, parameters and events with the server.
+    /// Registers the module's types, commands, parameters and events with the server.
     fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String>;
 
-    /// Starts the module's work: parameters are set, data is not loaded yet.
+    /// Begins the module's work. Its parameters are set now; the server's data is not loaded yet.
     fn begin(ctx: Context<'_>) -> Result<(), String>;
 }
 
-/// The context, as the entry receives it.
+/// The server's context, as the entry of the library receives it.
 pub type EntryContext = *mut raw::RedisModuleCtx;
 
-/// The module's arguments, as the entry receives them.
+/// The module's arguments, as the entry of the library receives them.
 pub type EntryArguments = *mut *mut raw::RedisModuleString;
 
 /// Makes a [`Module`] the one that the server loads from this library.
 macro_rules! entry_point {
     ($module:ty) => {
-        /// The entry that the server looks for.
+        /// The entry of the library, which the server calls.
         ///
         /// # Safety
-        /// Called by the server alone, with its context and `argc` arguments that last for the call.
+        /// Only the server calls this, with its context and `argc` arguments that last for the call.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, unsafe_code)]
         pub unsafe extern "C" fn RedisModule_OnLoad(
@@ -60,7 +61,7 @@ macro_rules! entry_point {
 }
 pub(crate) use entry_point;
 
-/// Loads the module `M`, when the server calls the entry.
+/// Loads the module `M`; the entry of the library calls this.
 ///
 /// # Safety
 /// As for the entry.
@@ -117,8 +118,8 @@ fn load<M: Module>(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> 
     M::begin(ctx)
 }
 
-/// Returns why a server of this version is refused, if it is. Servers before 6.0.9 do not report their version: it is
-/// 0.
+/// Returns why a server of this version is refused, or `None` if it is not. Servers before 6.0.9 do not say their
+/// version: it is 0.
 fn too_old(version: c_int) -> Option<String> {
     let told = match version {
         0 => "an older version".to_owned(),

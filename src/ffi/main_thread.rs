@@ -12,7 +12,7 @@ pub struct MainThread<T>(RefCell<T>);
 unsafe impl<T> Sync for MainThread<T> {}
 
 impl<T> MainThread<T> {
-    /// Creates the cell with `value`.
+    /// Creates the value as `value`.
     pub const fn new(value: T) -> Self {
         Self(RefCell::new(value))
     }
@@ -25,7 +25,8 @@ impl<T> MainThread<T> {
     }
 }
 
-/// Returns whether this is the main thread: the first thread that called this, which is the one that loaded the module.
+/// Returns whether this is the main thread. That is the thread that called this first, which is the one that loaded the
+/// module.
 fn is_main_thread() -> bool {
     static MAIN: std::sync::OnceLock<ThreadId> = std::sync::OnceLock::new();
     let this = std::thread::current().id();

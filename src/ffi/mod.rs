@@ -1,12 +1,12 @@
 //! The seam to the server's C API: the only folder with `unsafe`.
 //!
-//! It wraps the server in safe functions and types: [`Context`] calls it, [`KeyName`] and [`LockKey`] reach a lock, and
-//! traits are implemented by the rest of the module to be called back. Nothing here knows a rule of locks. All
-//! callbacks come from the server through the one boundary in [`boundary`], which no panic passes. They come on the
-//! main thread, except for `free` of the data type.
+//! It wraps the server in safe functions and types. [`Context`] calls the server, [`KeyName`] and [`LockKey`] reach a
+//! lock, and the rest of the module implements traits to be called back. Nothing here knows a rule of locks. All calls
+//! from the server come through [`boundary`], which no panic passes. They come on the main thread, except for `free` of
+//! the data type.
 //!
-//! The API's functions are pointers that the server fills in when the module is loaded. Functions newer than the oldest
-//! supported server (Redis 7.0) may be absent and are checked at each use.
+//! The API's functions are pointers that the server fills in when the module is loaded. Functions that are newer than
+//! the oldest supported server (Redis 7.0) may be absent. Their callers check that.
 
 mod api;
 mod blocked;

@@ -1,4 +1,4 @@
-//! Key events that the module publishes.
+//! Publishes key events of the module.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,13 +7,14 @@ use super::api::{api, raw};
 use super::context::Context;
 use super::string::KeyName;
 
-/// The kind of the modules' own key events.
+/// The kind of key events that modules publish.
 const KIND: i32 = raw::REDISMODULE_NOTIFY_MODULE;
 
-/// True if the server has or had another module, which may subscribe: the server does not tell which modules do.
+/// True if the server has or had another module, which may subscribe to key events: the server does not say which
+/// modules do.
 static HAS_OTHER_MODULES: AtomicBool = AtomicBool::new(true);
 
-/// Asks the server for its other modules, while this one is being loaded and is not among them.
+/// Finds out whether the server has other modules. Called while this one is being loaded and is not among them.
 pub(super) fn look_for_other_modules(ctx: Context<'_>) {
     HAS_OTHER_MODULES.store(ctx.info_text(c"modules", c"module").is_some(), Relaxed);
 }
@@ -24,8 +25,8 @@ pub(super) fn another_module_came() {
 }
 
 impl Context<'_> {
-    /// Publishes `event` of `key` to subscribers of modules' key events. If there are none, the server is not called,
-    /// because it takes as long to find that out as to look up a key (`make instructions`).
+    /// Publishes `event` of `key` to those who subscribed to key events of modules. If there are none, this does not
+    /// call the server, which takes as long to find that out as to find a key (`make instructions`).
     pub fn notify(self, event: &'static CStr, key: KeyName<'_>) {
         // SAFETY: takes nothing.
         if HAS_OTHER_MODULES.load(Relaxed) || unsafe { api!(RedisModule_GetNotifyKeyspaceEvents()) } & KIND != 0 {

@@ -1,4 +1,4 @@
-//! Messages to replicas and the AOF.
+//! Sends changes to replicas and the AOF.
 
 use std::ffi::{CStr, c_char};
 
@@ -7,8 +7,8 @@ use super::context::Context;
 use super::string::KeyName;
 
 impl Context<'_> {
-    /// Sends the command that is being run, unchanged, to the replicas and the AOF. This costs a fraction of any other
-    /// way. Returns false in a timer or an event, where there is no command.
+    /// Sends the command that is being run, unchanged, to the replicas and the AOF. Any other way takes several times
+    /// as long. Returns false in a timer or an event, where there is no command.
     pub fn replicate_command(self) -> bool {
         if self.has_command() {
             // SAFETY: the context is live for the call and has a command.
@@ -17,8 +17,9 @@ impl Context<'_> {
         self.has_command()
     }
 
-    /// Counts one change of the data towards the next RDB file, if there is no replica and no AOF. The other functions
-    /// count too, but cost far more. Returns false in a timer or an event, where there is no command.
+    /// Counts one change of the data towards the next RDB file, if there is no replica and no AOF. The functions that
+    /// send a change count it too, but take far longer. Returns false in a timer or an event, where there is no
+    /// command.
     pub fn count_change(self) -> bool {
         // The server counts the command but sends it nowhere, as there is no receiver.
         self.replicate_command()
@@ -46,8 +47,8 @@ impl Context<'_> {
         unsafe { api!(RedisModule_Replicate(self.raw(), c"DEL".as_ptr(), c"s".as_ptr(), key.raw())) };
     }
 
-    /// Sends `command one other option text` to the replicas, but not to the AOF. `option text` is left out if the text
-    /// is empty.
+    /// Sends `command one other option text` to the replicas, but not to the AOF. If the text is empty, `option text`
+    /// is left out.
     pub fn replicate_to_replicas(
         self,
         command: &'static CStr,
@@ -58,8 +59,8 @@ impl Context<'_> {
     ) {
         let (one, other) = (one as std::ffi::c_longlong, other as std::ffi::c_longlong);
         // SAFETY: the context is live; the format announces two long longs, a C string and a buffer with its length,
-        // which follow and outlive the call, and that the AOF is left out. Without a text the format has only the
-        // numbers.
+        // which follow and outlive the call, and that the AOF does not receive the command. Without a text the format
+        // has only the numbers.
         unsafe {
             let format = if text.is_empty() { c"llA" } else { c"llcbA" };
             api!(RedisModule_Replicate(

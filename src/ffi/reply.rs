@@ -1,4 +1,4 @@
-//! The answers of commands.
+//! The answers of commands, and how they are sent.
 
 use std::ffi::{CStr, c_long};
 
@@ -8,10 +8,10 @@ use super::api::api;
 use super::context::Context;
 use super::log::c_text;
 
-/// A command's answer.
+/// The answer of a command that did not fail.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// Null: the answer "no" of a command, which is not an error.
+    /// Null: the answer "no", which is not an error.
     Null,
     /// An integer.
     Integer(u64),
@@ -19,21 +19,21 @@ pub enum Reply {
     Bytes(Vec<u8>),
     /// OK.
     Ok,
-    /// A simple string.
+    /// A simple string, without line ends.
     Simple(&'static CStr),
     /// A list.
     List(Vec<Reply>),
-    /// A map; for clients that speak RESP2 a flat array of names and values.
+    /// A map. Clients that speak RESP2 receive a flat array of names and values.
     Map(Vec<(&'static str, Reply)>),
-    /// An error in the server's own words, code first.
+    /// An error in the server's own words; the first word is its code.
     Error(String),
     /// No answer now: the client is blocked, and is answered later.
     Later,
-    /// No answer is left to send: the reply of another command was passed on.
+    /// No answer is left to send, because the reply of another command was passed on.
     PassedOn,
 }
 
-/// Answers the client of `ctx`.
+/// Sends `answer` to the client of `ctx`.
 pub(super) fn send(ctx: Context<'_>, answer: &Result<Reply, Refusal>) {
     match answer {
         Ok(reply) => reply.send(ctx),
@@ -50,21 +50,21 @@ impl Reply {
             },
             Reply::Integer(value) => send_integer(ctx, *value),
             Reply::Bytes(bytes) => send_bytes(ctx, bytes),
-            // SAFETY: as above; the text is a constant.
+            // SAFETY: the context is live and has a client to answer.
             Reply::Ok => unsafe {
                 api!(RedisModule_ReplyWithSimpleString(ctx.raw(), c"OK".as_ptr()));
             },
-            // SAFETY: as above; the text is a constant.
+            // SAFETY: the context is live and has a client to answer; the text is a constant.
             Reply::Simple(text) => unsafe {
                 api!(RedisModule_ReplyWithSimpleString(ctx.raw(), text.as_ptr()));
             },
             Reply::List(elements) => {
-                // SAFETY: as above; as many elements follow as are announced.
+                // SAFETY: the context is live and has a client to answer; as many elements follow as are announced.
                 unsafe { api!(RedisModule_ReplyWithArray(ctx.raw(), elements.len() as c_long)) };
                 elements.iter().for_each(|element| element.send(ctx));
             }
             Reply::Map(fields) => {
-                // SAFETY: as above; as many pairs follow as are announced.
+                // SAFETY: the context is live and has a client to answer; as many pairs follow as are announced.
                 unsafe { api!(RedisModule_ReplyWithMap(ctx.raw(), fields.len() as c_long)) };
                 for (name, value) in fields {
                     send_bytes(ctx, name.as_bytes());
@@ -77,14 +77,14 @@ impl Reply {
     }
 }
 
-/// Answers with an error: the first word of `text` is its code.
+/// Sends an error to the client of `ctx`. The first word of `text` is its code.
 fn send_error(ctx: Context<'_>, text: &str) {
     let text = c_text(text);
     // SAFETY: the context is live and has a client to answer; the server copies the text.
     unsafe { api!(RedisModule_ReplyWithError(ctx.raw(), text.as_ptr())) };
 }
 
-/// Answers the client of `ctx` with an integer.
+/// Sends an integer to the client of `ctx`.
 pub(super) fn send_integer(ctx: Context<'_>, value: u64) {
     // SAFETY: the context is live and has a client to answer.
     unsafe { api!(RedisModule_ReplyWithLongLong(ctx.raw(), i64::try_from(value).unwrap_or(i64::MAX))) };

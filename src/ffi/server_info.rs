@@ -1,4 +1,4 @@
-//! The server's parameters and its INFO.
+//! Reads the server's configuration and its INFO.
 
 use std::ffi::{CStr, c_int};
 
@@ -7,7 +7,7 @@ use super::call::CallReply;
 use super::context::Context;
 
 impl Context<'_> {
-    /// Returns the server's configuration parameter `name`.
+    /// Returns the value of the server's configuration parameter `name`, if it has one and reveals it.
     pub fn parameter(self, name: &CStr) -> Option<String> {
         CallReply::of_words(self, c"CONFIG", c"GET", name)?.value().element(1)?.text()
     }
@@ -29,7 +29,7 @@ impl Context<'_> {
         }
     }
 
-    /// Returns a number from the server's INFO.
+    /// Returns the number in the field `field` of the server's INFO, if it is there.
     pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
         let mut failed = 0;
         // SAFETY: the context is live; the data is freed right after it was read.
@@ -42,7 +42,7 @@ impl Context<'_> {
         (failed == raw::REDISMODULE_OK as c_int).then_some(number)
     }
 
-    /// Returns a text from the server's INFO.
+    /// Returns the text in the field `field` of the server's INFO, if it is there.
     pub fn info_text(self, section: &CStr, field: &CStr) -> Option<String> {
         // SAFETY: the context is live; the data is freed right after the text in it was copied.
         unsafe {

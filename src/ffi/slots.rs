@@ -1,10 +1,10 @@
-//! Slots that move to and from a server of a cluster. The server reports little, so the module watches operators'
-//! commands.
+//! Notices slots that move to and from a server of a cluster. The server reports little of that, so the module watches
+//! operators' commands.
 //!
-//! Importing an empty slot takes a millisecond. To notice even that, the module reacts to the CLUSTER commands that
+//! To import an empty slot takes a millisecond. To notice even that, the module watches for the CLUSTER commands that
 //! give or take slots. It reads the slots before such a command is performed, because a slot may have left a moment
-//! ago, and again after it, before the client can have sent the next command. This happens only in a cluster, since it
-//! costs every command a few instructions.
+//! ago, and again after it, before the client can have sent the next command. The module does this only in a cluster,
+//! because it costs every command a few instructions.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
@@ -15,20 +15,20 @@ use super::boundary;
 use super::context::{self, Context};
 use super::string::string_bytes;
 
-/// The module's handlers for slots that move.
+/// The handlers for slots that move.
 pub trait SlotEvents {
-    /// Called before one of a client's [`CHANGE_SLOTS`] is performed (or refused), and after it.
+    /// Called before a client's command of [`CHANGE_SLOTS`] is performed or refused, and after it.
     fn slots_change(ctx: Context<'_>);
 
-    /// Called when these slots come here in one step with their keys.
+    /// Called when a migration of these slots to this node, in one step with their keys, begins, fails or ends.
     fn slots_migrate(slots: RangeInclusive<u16>, import: Import);
 
-    /// Called when slots begin to leave in one step with their keys, by the migration `job`, or when that migration is
-    /// over (not `is_under_way`).
+    /// Called when slots begin to leave in one step with their keys, by the migration `job` (`is_under_way`), or when
+    /// that migration is over.
     fn slots_leave(job: Job, is_under_way: bool);
 }
 
-/// The server's name of a migration.
+/// The server's name for a migration of slots.
 pub type Job = [u8; 40];
 
 /// The progress of a migration of slots to this node.
@@ -36,9 +36,9 @@ pub type Job = [u8; 40];
 pub enum Import {
     /// The keys begin to arrive; the node does not serve the slots yet.
     Begins,
-    /// The import is given up: the slots stay elsewhere.
+    /// The migration failed, so the slots stay on the other node.
     Fails,
-    /// The node serves the slots from now on.
+    /// The migration is done: the node serves the slots from now on.
     Ends,
 }
 
@@ -46,7 +46,7 @@ pub enum Import {
 const CHANGE_SLOTS: [&[u8]; 8] =
     [b"SETSLOT", b"FLUSHSLOT", b"ADDSLOTS", b"ADDSLOTSRANGE", b"DELSLOTS", b"DELSLOTSRANGE", b"FLUSHSLOTS", b"RESET"];
 
-/// The event of a slot that moves in one step with its keys (Valkey 9).
+/// The number of the event about slots that move in one step with their keys (Valkey 9).
 const EVENT_ATOMIC_SLOT_MIGRATION: u64 = 19;
 
 const IMPORT_STARTED: u64 = 0;
@@ -56,7 +56,7 @@ const EXPORT_ABORTED: u64 = 3;
 const IMPORT_COMPLETED: u64 = 4;
 const EXPORT_COMPLETED: u64 = 5;
 
-/// The data of that event, in its first version.
+/// The data of the event [`EVENT_ATOMIC_SLOT_MIGRATION`], in its first version.
 #[repr(C)]
 struct Migration {
     version: u64,
@@ -73,13 +73,14 @@ struct Range {
 }
 
 thread_local! {
-    /// True if the module will read the slots in this pass of the event loop.
+    /// True if a command that moves slots was noticed in this pass of the event loop, so that the slots will be read
+    /// after it.
     static LOOKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Subscribes the handlers `E`.
+/// Subscribes the handlers `E`: begins to watch the server's commands and, on a Valkey, migrations of slots.
 pub(super) fn subscribe<E: SlotEvents>(ctx: Context<'_>) -> Result<(), String> {
-    // A failed load may have set the mark for a pass that never ran.
+    // A load of the module that failed may have left this set, for a pass in which nothing was read.
     LOOKS.set(false);
     // SAFETY: the module is being loaded.
     let filter = unsafe { api!(RedisModule_RegisterCommandFilter(ctx.raw(), Some(on_command::<E>), 0)) };

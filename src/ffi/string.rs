@@ -1,10 +1,10 @@
-//! Strings of the server, and the names of keys.
+//! Strings that belong to the server, and the names of keys.
 
 use std::ptr::null_mut;
 
 use super::api::{api, raw};
 
-/// The name of a key, borrowed from the server.
+/// The name of a key, in a string that belongs to the server.
 #[derive(Clone, Copy)]
 pub struct KeyName<'a> {
     raw: *mut raw::RedisModuleString,
@@ -12,6 +12,8 @@ pub struct KeyName<'a> {
 }
 
 impl<'a> KeyName<'a> {
+    /// Wraps a string of the server.
+    ///
     /// # Safety
     /// `raw` is a string of the server that lives for `'a` and is not changed meanwhile.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
@@ -28,7 +30,7 @@ impl<'a> KeyName<'a> {
         self.bytes
     }
 
-    /// Calls `body` with `bytes` as a name.
+    /// Calls `body` with `bytes` as the name of a key, in a new string of the server.
     pub fn with<T>(bytes: &[u8], body: impl FnOnce(KeyName<'_>) -> T) -> T {
         struct Owned(*mut raw::RedisModuleString);
         impl Drop for Owned {
@@ -44,7 +46,7 @@ impl<'a> KeyName<'a> {
     }
 }
 
-/// Returns the bytes of a string of the server.
+/// Returns the bytes of a string that belongs to the server.
 ///
 /// # Safety
 /// `string` lives for `'a` and is not changed meanwhile.

@@ -1,4 +1,4 @@
-//! Timers of the server, and callbacks in the next pass of its event loop.
+//! Sets timers of the server, and has functions called in the next pass of its event loop.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -7,7 +7,7 @@ use super::api::{api, raw};
 use super::boundary;
 use super::context::{Context, detached};
 
-/// A running timer.
+/// The id of a timer that was set.
 #[derive(Clone, Copy, Debug)]
 pub struct TimerId(raw::RedisModuleTimerID);
 
@@ -19,12 +19,13 @@ impl Context<'_> {
         TimerId(unsafe { api!(RedisModule_CreateTimer(self.raw(), ms, Some(on_timer), callback as *mut c_void)) })
     }
 
-    /// Calls `callback` in the next pass of the event loop, after the commands that clients have sent by then. The loop
-    /// does not sleep before that. (A timer of 0 ms does the same, except if a timer starts it: then the loop sleeps
-    /// for a millisecond.)
+    /// Calls `callback` in the next pass of the event loop, after the commands that clients have sent by then. The
+    /// event loop does not sleep before that. (A timer of 0 ms does the same, except if a timer starts it: then the
+    /// event loop sleeps for a millisecond.)
     pub fn in_next_pass(self, callback: fn(Context<'_>)) {
         extern "C" fn on_wake(data: *mut c_void) {
-            // Nothing written here would reach replicas or AOF, so a timer does the work, in this very pass.
+            // What is written here would not reach replicas or the AOF. So this sets a timer, which runs in the same
+            // pass.
             detached(|ctx| {
                 // SAFETY: the context is live; the timer's data is the callback, as in `start_timer`.
                 unsafe { api!(RedisModule_CreateTimer(ctx.raw(), 0, Some(on_timer), data)) };
@@ -34,21 +35,22 @@ impl Context<'_> {
         unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_wake), callback as *mut c_void)) };
     }
 
-    /// Stops a timer, if it has not run yet.
+    /// Stops a timer, if it has not yet called back.
     pub fn stop_timer(self, timer: TimerId) {
         // SAFETY: the context is live; the server looks the id up; the data is not asked for.
         unsafe { api!(RedisModule_StopTimer(self.raw(), timer.0, null_mut())) };
     }
 }
 
-/// Calls `callback` as [`Context::in_next_pass`] does, from a callback of the server that has no context.
+/// Calls `callback` in the next pass of the event loop, as [`Context::in_next_pass`] does. For callbacks that the
+/// server calls without a context.
 pub fn in_next_pass(callback: fn(Context<'_>)) {
     detached(|ctx| ctx.in_next_pass(callback));
 }
 
 extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
     boundary::run("a timer", || {
-        // SAFETY: `start_timer` is the only one that creates timers, and their data is such a function.
+        // SAFETY: all timers are made by this file, and their data is such a function.
         let callback: fn(Context<'_>) = unsafe { std::mem::transmute(data) };
         // SAFETY: the server's context lasts for the call.
         callback(unsafe { Context::new(ctx) });

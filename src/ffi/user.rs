@@ -1,4 +1,4 @@
-//! Users of the server, and what the ACL rules allow them.
+//! Users of the server, and what the present ACL rules allow them.
 
 use std::ptr::null_mut;
 
@@ -6,7 +6,7 @@ use super::api::{api, raw};
 use super::context::Context;
 use super::string::{KeyName, string_bytes};
 
-/// The user of a client, by name, because the user's rules may change, and the user may be deleted.
+/// The user of a client, by name: the user's rules may change while the client waits, and the user may be deleted.
 #[derive(Debug)]
 pub struct User(*mut raw::RedisModuleString);
 
@@ -24,9 +24,9 @@ impl User {
         unsafe { string_bytes(self.0) }
     }
 
-    /// Returns whether the present rules allow this user to run `command` on `key`; arguments after the key do not
-    /// matter to the rules. A deleted user may do nothing. (A disabled user continues, as with the server itself, but
-    /// cannot log in again.)
+    /// Returns whether the present rules allow this user to run `command` on `key`; Arguments after the key do not
+    /// matter to the rules. If the user was deleted, this returns false. (If the user was only disabled, it goes on as
+    /// before, as with the server itself.)
     pub fn may_run(&self, command: &str, key: KeyName<'_>) -> bool {
         KeyName::with(command.as_bytes(), |command| {
             let mut argv = [command.raw(), key.raw()];

@@ -1,4 +1,5 @@
-//! Values on the heap that the server keeps for the module in keys, and the registered types of these values.
+//! Values of the module that are on the heap and belong to the server while they are in keys. Also the server's handles
+//! of their types.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -7,15 +8,15 @@ use palisade_core::{Gate, Lock};
 
 use super::api::raw;
 
-/// A value that the server keeps for the module.
+/// A value that the server stores in a key for the module.
 pub trait Value: Send + Sized + 'static {
-    /// Returns the type's handle and counts.
+    /// Returns the server's handle of the type, and the counts of its values.
     fn kept() -> &'static Kept;
 
-    /// Replaces this value in memory by `next`, a later value of the same key. Returns the old one.
+    /// Replaces this value in memory by `next`, a later state of the same key. Returns the old value.
     fn replaced_by(&mut self, next: Self) -> Self;
 
-    /// Returns the number of entries: a value with many takes a while to drop.
+    /// Returns the number of entries in the value, because one with many entries takes a while to drop.
     fn entries(&self) -> usize;
 }
 
@@ -49,13 +50,15 @@ impl Value for Gate {
     }
 }
 
-/// The server's handle of a data type, and how many of its values there are.
+/// The server's handle of a data type, and the numbers by which its values are counted.
 pub struct Kept {
-    /// The server's handle, set anew at each load of the module: after a failed load the server forgets the type.
+    /// The server's handle of the type. It is set at each load of the module, because the server forgets the type after
+    /// a failed load.
     handle: AtomicPtr<raw::RedisModuleType>,
-    /// The number of values given to the server. Only the main thread gives any, so it needs no atomic increment.
+    /// The number of values that were given to the server. Only the main thread gives values, so the increment need not
+    /// be atomic.
     given: AtomicUsize,
-    /// The number of values that the server gave back.
+    /// The number of values that were taken back from the server.
     taken_back: AtomicUsize,
 }
 
@@ -65,13 +68,13 @@ impl Kept {
     }
 }
 
-/// Returns the number of values in memory: those in keys and, briefly, those that wait to be freed.
+/// Returns the number of values in memory: those in keys, and those that wait to be freed.
 pub fn in_memory<V: Value>() -> usize {
     let taken_back = V::kept().taken_back.load(Ordering::Relaxed);
     V::kept().given.load(Ordering::Relaxed).wrapping_sub(taken_back)
 }
 
-/// Gives a value to the server, which gives it back through `free`. On the main thread.
+/// Gives a value to the server, which later frees it through the type's callback. Only called on the main thread.
 pub(super) fn give<V: Value>(value: Box<V>) -> NonNull<V> {
     let given = &V::kept().given;
     given.store(given.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -93,7 +96,7 @@ pub(super) fn handle<V: Value>() -> *mut raw::RedisModuleType {
     V::kept().handle.load(Ordering::Relaxed)
 }
 
-/// Sets the handle of the data type, which the server created.
+/// Sets the server's handle of the data type.
 pub(super) fn set_handle<V: Value>(handle: *mut raw::RedisModuleType) {
     V::kept().handle.store(handle, Ordering::Relaxed);
 }
