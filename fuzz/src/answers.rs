@@ -1,4 +1,4 @@
-//! Checks a node's answers to requests against what the node held before and holds now.
+//! Checks each answer of a node against what the keys held before the request and hold now.
 
 use palisade_core::engine::{Event as Told, Reply, Request as Asked};
 use palisade_core::request::{Acquire, Annotate, Conversion, Convert, Release, Wait};
@@ -54,8 +54,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks the effect of a command that did not pass the lock on: a grant, a longer lease, or a place in the queue.
-    /// A refused command has no effect.
+    /// Checks the effect of a command that did not pass the lock on to a waiter: a grant, a longer lease, or a place in
+    /// the queue. A refused command has no effect.
     fn changed_so_much(&self, place: Place, before: &State, done: &Performed) {
         let mut after = self.state(place);
         if done.acquired || done.left > 0 {
@@ -66,7 +66,7 @@ impl World {
             return;
         }
         match done.answer {
-            // The counter of refusals is excluded from the comparison.
+            // A refusal is counted, so its counter is left out of the comparison.
             Ok(Reply::Null) => after.4.contended -= 1,
             Ok(Reply::Later) => after.3 -= 1,
             _ => {}
@@ -93,8 +93,8 @@ impl World {
                     assert_eq!(told, mode, "it is kept for {owner:?}");
                 } else {
                     assert!(!self.waits_in_time(place), "{owner:?} passed those who wait");
-                    // If there is no room for a reservation, the node makes none, and an existing one in another mode
-                    // stays.
+                    // If there is no room for a reservation, the node makes none. A reservation in another mode that
+                    // the owner had stays.
                     let name = name_of(place);
                     let own = (owner.bytes(), mode);
                     if self.node.waiting().kept(key_of(place, &name)).any(|(kept_for, mode, _)| (kept_for, mode) == own)
@@ -133,7 +133,7 @@ impl World {
                 assert_eq!((mode, before.deadline()), (still, after.deadline()));
             }
             Reply::Holds(_) => assert!(was_held && self.locks.get(&place) == before.as_ref()),
-            // The owner's turn may have come earlier.
+            // The owner may have had its turn before the command was decided.
             Reply::Null if released.passed => {}
             Reply::Null => assert_eq!(self.locks.get(&place), before.as_ref()),
             reply => panic!("{reply:?} is no answer to RELEASE"),
@@ -210,7 +210,7 @@ impl World {
         assert_eq!(broken.ended == Some(Told::Broken) || broken.left > 0, held.is_some());
     }
 
-    /// Performs a command that changes a lock in place. Checks that nothing changes unless the answer says so.
+    /// Performs a command that changes a grant in place. Checks that nothing changes unless the answer says so.
     pub fn in_place(&mut self, place: Place, asked: &Asked<'_>) -> Done {
         let mut before = self.state(place);
         let done = self.perform(place, asked);
@@ -219,7 +219,7 @@ impl World {
             assert!(done.answer.is_ok() && self.is_held(place) && self.locks.get(&place) != before.0.as_ref());
         } else {
             if done.answer.is_ok() {
-                // The counter of requests is excluded from the comparison.
+                // Requests are counted, so their counters are left out of the comparison.
                 before.4 = self.node.counters();
             }
             assert_eq!(self.state(place), before, "{done:?} changes nothing");

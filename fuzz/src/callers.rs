@@ -8,7 +8,7 @@ use palisade_core::quorum::agenda::Agenda;
 use crate::chance::Chance;
 use crate::crowd::{LASTS_US, World};
 
-/// The true time at which every world begins, in microseconds.
+/// The simulated time at which every world begins, in microseconds.
 const BEGINS_US: u64 = 1_000_000_000;
 
 /// Runs a world in which the bytes of `input` determine every random choice.

@@ -38,7 +38,7 @@ impl World<'_> {
         }
     }
 
-    /// Draws the delay of a message; `None` if it is lost.
+    /// Draws the delay of a message, in microseconds; `None` if the message is lost.
     pub fn takes(&mut self) -> Option<u64> {
         match self.agenda.below(40) {
             0 if !self.is_calm => None,
@@ -53,7 +53,7 @@ impl World<'_> {
             return;
         }
         if self.hangs {
-            // The node is stopped, so the message arrives when it continues.
+            // The node is stopped. The message arrives when the node runs again.
             return self.agenda.after(10_000, Event::Arrives { request, server, name, number, ticket, says });
         }
         let node = &mut self.nodes[server];
@@ -150,7 +150,7 @@ impl World<'_> {
                 watched.is_taken_away = self.callers[number].is_taken_away;
                 let before = self.callers[number].life;
                 self.enter(number, Stage::Holding(Box::new(watched)), None);
-                // Answers that arrive after the lock is held belong to its keeper.
+                // Answers that arrive once the lock is held are for the caller's keeper.
                 let life = self.callers[number].life;
                 self.open.values_mut().filter(|open| open.life == before).for_each(|open| open.life = life);
                 self.leave_line(number);
@@ -160,11 +160,11 @@ impl World<'_> {
                 return self.keeps(number, |_, _, _| Work::default());
             }
             (Progress::TooLate, _) => Refused::TooLate,
-            // The reason for the refusal may change with the answers of other nodes.
+            // More answers may show the reason for the refusal, so nothing is reported yet.
             (Progress::Impossible, None) => return,
             (Progress::Impossible, Some(obstacle)) => obstacle.refused(),
         };
-        // A caller may lose a permission, at all nodes or at some.
+        // Now and then a caller loses a permission: at all nodes, or at some.
         let refused = match self.agenda.below(if self.is_calm { 1_000_000 } else { 60 }) {
             0 if !self.is_calm => Refused::Lasting,
             1 if !self.is_calm => Refused::TooFewNodes { is_lasting: true },

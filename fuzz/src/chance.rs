@@ -3,7 +3,7 @@
 
 use palisade_core::quorum::agenda::{SplitMix, mix};
 
-/// The random choices of one input.
+/// The random choices that one input makes.
 pub struct Chance<'a> {
     input: std::slice::Iter<'a, u8>,
     rest: SplitMix,

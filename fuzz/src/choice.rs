@@ -50,7 +50,7 @@ impl<'a> Arbitrary<'a> for Number {
 pub struct Name(u8);
 
 impl Name {
-    /// Returns the bytes.
+    /// Returns the bytes of the owner.
     pub fn bytes(self) -> &'static [u8] {
         match self.0 % 16 {
             0..5 => b"a",
@@ -65,8 +65,8 @@ impl Name {
     }
 }
 
-/// A level, if given, and whether the client adopts the grant. Both together use as many bytes of the input as a level
-/// alone, so that old seeds keep their meaning.
+/// A level for REENTER or RELEASE, if given, and whether the client adopts the grant. Both together use as many bytes
+/// of the input as a level alone, so that old seeds keep their meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Raised {
     pub level: Option<Number>,
@@ -90,21 +90,21 @@ pub enum Passes {
     Milliseconds(u16),
     /// Up to four days.
     Minutes(u8),
-    /// To the next due moment, or up to three microseconds beyond.
+    /// To the next moment at which something is due, or up to three microseconds beyond.
     ToNextDue(u8),
 }
 
-/// A flag of a caller, with the reactions of the server and its disk to the request.
+/// A flag of a caller. Also says whether the server refuses during the request, and whether the disk completes a write.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub struct Wavering(u8);
 
 impl Wavering {
-    /// Returns the caller's flag.
+    /// Returns the caller's flag; its meaning depends on the request.
     pub fn is_set(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// Returns the next refusals of the server, two bits for each question.
+    /// Returns how the server will answer the next questions: two bits for each.
     pub fn doubts(self) -> u8 {
         self.0 >> 1 & 0x3F
     }

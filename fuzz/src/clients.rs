@@ -1,5 +1,5 @@
-//! Clients that the node does not answer at once: those that wait or watch, and those for whose connection it keeps a
-//! lease.
+//! Clients that the node does not answer at once, because they wait or watch. Also the connections for which it keeps
+//! leases alive.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use palisade_core::{BootTime, ClientId, KeepAlive, Refusal, WaiterId, Wanted};
 
 use crate::oracle::{Done, Place};
 
-/// A request's position in the queue: its ticket, the arrival of the first request whose place it shares, and its own
-/// arrival.
+/// A request's position in the queue: its ticket; the number of arrival of the owner's first request, whose place it
+/// shares; and the number of its own arrival.
 pub type Stands = (u64, u64, u64);
 
-/// A waiting request.
+/// A waiting request, as the checker knows it.
 pub struct Waits {
     pub place: Place,
     pub owner: Vec<u8>,
     pub wanted: Wanted,
     pub stands: Stands,
-    /// The requested ttl; `None` for a request that waits for its turn.
+    /// The length of the lease that the request asks for, in milliseconds; `None` if it waits for a turn.
     pub ttl_ms: Option<u32>,
     pub since: BootTime,
     pub until: BootTime,
-    /// True if the request waits only for a write to the disk.
+    /// True if the request waits only for a write to the disk, and not for other requests.
     pub at_once: bool,
-    /// True if its owner withdrew the request.
+    /// True if the request's owner has withdrawn it.
     pub taken_back: bool,
 }
 
-/// A watching client.
+/// A client that watches a lock, as the checker knows it.
 pub struct Watcher {
     pub place: Place,
     pub known: Known,
@@ -40,7 +40,7 @@ pub struct Watcher {
 /// The number of connections open at a time.
 pub const CONNECTIONS: usize = 4;
 
-/// A request's wish that the node keep its lease (KEEPALIVE).
+/// The KEEPALIVE of a request: for which connection the node is to keep the lease alive, and how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     pub client: ClientId,
@@ -49,7 +49,7 @@ pub struct Wish {
     pub keep: KeepAlive,
 }
 
-/// A lease that the node keeps for a connection.
+/// A lease that the node has promised to keep alive for a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptLease {
     pub client: ClientId,
@@ -58,23 +58,23 @@ pub struct KeptLease {
     pub until: BootTime,
     /// The time at which to retry a renewal that failed.
     pub again: BootTime,
-    /// True if a client moved another lock to the key. The node does not promise to keep that lock's lease.
+    /// True if a client moved another lock to the key. The node does not promise to keep that lock's lease alive.
     pub is_moved: bool,
 }
 
-/// The connections, and the leases kept for them.
+/// The connections, and the leases that are kept alive for them.
 #[derive(Debug, Default)]
 pub struct Keeping {
-    /// The number of ended connections in each place.
+    /// For each place of a connection, how many connections there have ended.
     pub ended: [u64; CONNECTIONS],
     pub kept: BTreeMap<(Place, Vec<u8>), KeptLease>,
     pub waiting: BTreeMap<WaiterId, Wish>,
-    /// True if the server refused to prolong a lease during the current request.
+    /// True if the server refused to let a lease be extended during the present request.
     pub refused: bool,
 }
 
 impl Keeping {
-    /// Returns the connection that is open at this place.
+    /// Returns the connection that is open at the place `at`.
     pub fn open_at(&self, at: usize) -> ClientId {
         ClientId(self.ended[at] * CONNECTIONS as u64 + at as u64)
     }
@@ -83,8 +83,7 @@ impl Keeping {
         self.open_at(client.0 as usize % CONNECTIONS) == client
     }
 
-    /// Derives, from the unused part of a request's note, whether the node is to keep its lease, for which connection,
-    /// and for how long.
+    /// Derives a KEEPALIVE, or none, from the part of a request's note that is not used otherwise.
     pub fn wish(&self, note: u16, ttl: Ttl) -> Done<Option<Wish>> {
         let Some(choice) = (usize::from(note) / (NOTE_BYTES_MAX + 2)).checked_sub(24) else { return Ok(None) };
         let (client, length) = (self.open_at(choice % CONNECTIONS), u64::from(ttl.ms()));
@@ -107,31 +106,31 @@ impl Keeping {
         Ok(Some(Wish { client, ttl, ms: ms.unwrap_or_default() as u32, keep: keep? }))
     }
 
-    /// Records that the request waits as `id`.
+    /// Notes that the request waits as `id`, with this KEEPALIVE.
     pub fn waits(&mut self, id: WaiterId, wish: Option<Wish>) {
         if let Some(wish) = wish {
             self.waiting.insert(id, wish);
         }
     }
 
-    /// Records that the request no longer waits. Returns its wish.
+    /// Notes that the request no longer waits. Returns its KEEPALIVE, if it had one.
     pub fn stop_waiting(&mut self, id: WaiterId) -> Option<Wish> {
         self.waiting.remove(&id)
     }
 
-    /// Records that a grant of `owner` was released or replaced. The lease of that grant is then no longer kept.
+    /// Notes that a grant of `owner` was released or replaced, so that its lease is no longer kept alive.
     pub fn ended(&mut self, place: Place, owner: &[u8]) {
         self.kept.remove(&(place, owner.to_vec()));
     }
 
-    /// Records that a client moved a lock to each place for which `is_there` is true.
+    /// Notes that a client moved a lock to each place for which `is_there` returns true.
     pub fn moved(&mut self, is_there: impl Fn(Place) -> bool) {
         let there = self.kept.iter_mut().filter(|((place, _), _)| is_there(*place));
         there.for_each(|(_, kept)| kept.is_moved = true);
     }
 
-    /// Returns the server's answer (determined by `doubt`) to the question whether the lease of this client may be
-    /// renewed.
+    /// Returns the server's answer to the question whether the lease of this client may be renewed. `doubt` determines
+    /// it.
     pub fn may_renew(&mut self, place: Place, client: ClientId, doubt: u8) -> Finding {
         let of_client = |(at, kept): (&(Place, _), &KeptLease)| at.0 == place && kept.client == client;
         assert!(self.kept.iter().any(of_client), "nothing is kept for {client:?} at {place:?}");

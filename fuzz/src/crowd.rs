@@ -1,4 +1,4 @@
-//! The world of callers: the state of each caller, and the calls that drive the shipped machines for it.
+//! The world of callers: the state of each caller, and what the shipped machines make it do.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,17 +14,17 @@ use crate::watched::Watched;
 pub const TTL_MS: u32 = 1_000;
 pub const TTL_MAX_MS: u32 = 3 * TTL_MS;
 
-/// The time for a node to answer, and the longest delay of an answer, in microseconds.
+/// The time that a node has to answer, and the longest delay of an answer, in microseconds.
 pub const GIVEN_US: u64 = 100_000;
 pub const LATE_US: u64 = 500_000;
 
-/// The length of a run, in microseconds.
+/// The length of a run, in microseconds of simulated time.
 pub const LASTS_US: u64 = 8_000_000;
 
 /// The number of callers; the first two are tasks of one process.
 pub const CALLERS: usize = 4;
 
-/// The time limit, in microseconds, within which a patient caller gets the lock if nothing goes wrong.
+/// The time within which a patient caller must get the lock if nothing goes wrong, in microseconds.
 const PATIENT_US: u64 = 6_000_000;
 
 pub enum Stage {
@@ -40,9 +40,9 @@ pub enum Stage {
 pub struct Caller {
     pub stage: Stage,
     pub taking: Option<(Taker, Conduct)>,
-    /// The number of the stage. Events of earlier stages are ignored.
+    /// The number of the caller's present stage. Events that belong to an earlier stage are ignored.
     pub life: u64,
-    /// The servers, by place, of the node set that the caller works with.
+    /// The servers of the set that the caller works with, in the order of the nodes.
     pub set: Vec<usize>,
     pub name: Name,
     pub number: u16,
@@ -50,7 +50,7 @@ pub struct Caller {
     pub is_patient: bool,
     /// True if an operator broke the grants of this attempt.
     pub is_taken_away: bool,
-    /// The time until which the caller's process is stopped.
+    /// The time until which the caller's process is stopped; 0 if it runs.
     pub stopped_until: u64,
 }
 
@@ -70,7 +70,7 @@ pub enum Received {
     Nothing,
 }
 
-/// A pending request, with its caller, stage and place.
+/// A request without an answer so far: its caller, the caller's stage, and the node.
 #[derive(Clone, Copy)]
 pub struct Open {
     pub caller: usize,
@@ -96,7 +96,7 @@ pub enum Event {
         heard: Received,
         again: bool,
     },
-    /// The time limit of a stage has ended.
+    /// The time limit of a caller's stage is over: the caller, and the stage.
     IsOver(usize, u64),
     Wakes(usize, u64),
     Orders(usize, u64),
@@ -114,12 +114,12 @@ pub struct World<'a> {
     pub wanted: Wanted,
     pub limit: u16,
     pub nodes: Vec<SimpleNode>,
-    /// The servers of the latest node set.
+    /// The servers of the latest version of the set.
     pub set: Vec<usize>,
     pub callers: Vec<Caller>,
     pub line: VecDeque<usize>,
     pub open: BTreeMap<u64, Open>,
-    /// The waiting request under each name at each server.
+    /// The request that waits under each name at each server, by its number.
     pub waits: BTreeMap<(Name, usize), u64>,
 }
 
@@ -128,7 +128,8 @@ impl<'a> World<'a> {
         let is_calm = agenda.one_in(2);
         let limit = 1 + agenda.below(3) as u16;
         let wanted = if limit == 1 { Wanted::Exclusive } else { Wanted::Permit { limit, number: None } };
-        // A single node chooses the number of a permit itself; the machines do not take part in that.
+        // If there is one node, it chooses the number of a permit itself, which the machines have no part in. So that
+        // case is left out.
         let count = if limit == 1 { [1, 3, 5][agenda.below(3) as usize] } else { [3, 5][agenda.below(2) as usize] };
         let nodes = (0..count).map(|n| SimpleNode::new(n as u128, limit, 0)).collect();
         let set: Vec<usize> = (0..count).collect();
@@ -168,7 +169,7 @@ impl<'a> World<'a> {
             Event::Hears { request, .. } => self.open.get(request).map(|open| open.caller),
             _ => None,
         };
-        // A stopped process receives all events after the stop.
+        // While a process is stopped it handles nothing. It receives the events when it runs again.
         if let Some(stopped) = whose.map(|caller| self.callers[caller].stopped_until).filter(|at| *at > self.agenda.now)
         {
             return self.agenda.after(stopped - self.agenda.now, event);
@@ -198,7 +199,7 @@ impl<'a> World<'a> {
         }
     }
 
-    // Actions of a caller.
+    // Below: what a caller does.
 
     pub fn begin(&mut self, number: usize) {
         let limit_us = match self.agenda.below(4) {
@@ -218,7 +219,7 @@ impl<'a> World<'a> {
         self.perform(number, task);
     }
 
-    /// Moves to the latest version of the set. Returns true if it is new.
+    /// Moves the caller to the latest version of the set. Returns true if that is new to the caller.
     pub fn follow(&mut self, number: usize) -> bool {
         let caller = &mut self.callers[number];
         let is_new = caller.set != self.set;
@@ -295,7 +296,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Handles the end of a stage's time limit.
+    /// Handles that the time limit of the caller's stage is over.
     pub fn is_over(&mut self, number: usize) {
         let now = self.now();
         match &self.callers[number].stage {
@@ -318,7 +319,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Makes the caller leave, in any stage, and release the grants that it may have.
+    /// Makes the caller leave, whatever its stage is, and release the grants that it may have.
     pub fn leave(&mut self, number: usize) {
         self.new_name(number);
         self.callers[number].taking = None;
@@ -339,7 +340,7 @@ impl<'a> World<'a> {
         self.callers[number].is_taken_away = false;
     }
 
-    // The line in which the callers of one process wait.
+    // Below: the line in which the callers of one process wait.
 
     pub fn line_up(&mut self, number: usize, until: Option<BootTime>) {
         self.enter(number, Stage::Lining, until);

@@ -1,28 +1,28 @@
-//! A disk whose progress the input determines, and a server that sometimes refuses. A node must cope with both.
+//! A disk whose progress the input determines, under a server that sometimes refuses. A node has to work with both.
 
 use palisade_core::BootId;
 use palisade_core::{IncarnationId, Node, NodeState, Now, Tokens};
 
 use crate::record::HERE;
 
-/// The state that a later incarnation would find, and the state that is being written.
+/// The state that the disk has, which a later incarnation would find; and the state that is being written.
 #[derive(Default)]
 pub struct Disk {
     handed: Option<(u64, NodeState)>,
     there: Option<(u64, NodeState)>,
-    /// The number of the state that must be on disk before the node may promise anything.
+    /// The number of the state that must be on the disk before the node may promise anything.
     needed: u64,
-    /// True if another server uses the state file.
+    /// True if another server has taken the state file.
     pub is_taken: bool,
-    /// True if the node knows that another server uses the state file.
+    /// True if the node knows that another server has taken the state file.
     is_known_as_taken: bool,
 }
 
 impl Disk {
-    /// The boot in which the node runs.
+    /// The boot of the machine on which the node runs.
     pub const BOOT: BootId = HERE;
 
-    /// Takes a state of `node` for writing. With `needed`, the node may not promise anything before it is written.
+    /// Begins to write a state of `node`. With `needed`, the node may promise nothing before the state is written.
     pub fn save(&mut self, node: &mut Node, needed: bool, now: Now) {
         let Some((number, state)) = node.state_to_write(needed, now) else { return };
         assert!(self.handed.iter().chain(&self.there).all(|(earlier, _)| number > *earlier), "the newest alone counts");
@@ -39,7 +39,7 @@ impl Disk {
         }
     }
 
-    /// Reports the progress of the disk to `node`.
+    /// Tells `node` which states are on the disk by now.
     pub fn is_looked_at(&mut self, node: &mut Node) {
         if let Some((number, state)) = &self.there {
             node.written(*number, state.ceiling);
@@ -49,8 +49,8 @@ impl Disk {
         self.is_known_as_taken = self.is_taken;
     }
 
-    /// Returns true if the disk has everything that a later incarnation must know, and the node knows of no other
-    /// server that uses the file. (A node notices another server only when it writes.)
+    /// Returns true if the disk has everything that a later incarnation must know, and the node does not know of
+    /// another server that has taken the file. (The node notices that only when it writes.)
     pub fn is_up_to_it(&self) -> bool {
         !self.is_known_as_taken && self.there.as_ref().is_some_and(|(number, _)| *number >= self.needed)
     }
@@ -64,7 +64,7 @@ impl Disk {
         tokens.ceiling_of(name)
     }
 
-    /// Returns true if this incarnation writes to the disk.
+    /// Returns true if the state on the disk, if there is one, is of this incarnation.
     pub fn is_of(&self, incarnation: IncarnationId) -> bool {
         self.there.as_ref().is_none_or(|(_, state)| state.incarnation() == incarnation)
     }

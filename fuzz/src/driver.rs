@@ -11,7 +11,8 @@ use crate::oracle::{Place, grant_of};
 use crate::record::HERE;
 use crate::world::{World, key_of, name_of};
 
-/// The most steps of one request: two for each waiter served at a time, one for each ended grant, and a few more.
+/// The most steps that a request may take: two for each waiter that is served at a time, one for each grant that ends,
+/// and a few more.
 const STEPS_MAX: usize = 300;
 
 /// The result of a request.
@@ -21,30 +22,31 @@ pub struct Performed {
     /// The event that ended the lock, if it ended.
     pub ended: Option<Event>,
     pub deleted: bool,
-    /// True if the lock was granted to the caller.
+    /// True if the lock was granted to the owner that sent the request.
     pub acquired: bool,
-    /// The number of waiters that the lock was handed over to.
+    /// The number of waiters to which the lock was handed over.
     pub handed_over: usize,
     /// The number of grants that were changed in place.
     pub changes: usize,
     /// The number of grants that ended while others kept holding the lock.
     pub left: usize,
-    /// True if a waiter was served or refused, or might have been. The command's own effect cannot then be separated.
+    /// True if a waiter was served or refused, or may have been. Then the effect of the command itself cannot be told
+    /// apart.
     pub passed: bool,
 }
 
-/// The answers collected for one request.
+/// The answers that the engine has received to its questions in one request.
 #[derive(Default)]
 struct Found {
     permitted: BTreeSet<WaiterId>,
     may_grant: bool,
     asked_disk: usize,
-    /// The owners whose turn has come.
+    /// The owners whose turn has come in this request.
     told: BTreeSet<Vec<u8>>,
 }
 
 impl World {
-    /// Performs `request` for the key, step by step, until it is done.
+    /// Performs `request` for the key at `place`, step by step, until it is done. Checks each step.
     pub fn perform(&mut self, place: Place, request: &Request<'_>) -> Performed {
         let name = name_of(place);
         let mut turns = self.node.counters().turns;
@@ -73,7 +75,7 @@ impl World {
                 "who waits has nothing done for it"
             );
             said = Finding::Yes;
-            // A turn that comes before the command is decided is reported earlier.
+            // If a turn came before the command was decided, it was noted earlier.
             if self.node.counters().turns > turns {
                 turns = self.node.counters().turns;
                 self.note_turns(&mut found);
@@ -171,7 +173,7 @@ impl World {
         panic!("{request:?} is never done");
     }
 
-    /// Answers the engine's question to the server and the disk.
+    /// Answers a question of the engine, as the server and the disk of this world do.
     fn says(&mut self, place: Place, question: Question, request: &Request<'_>, found: &mut Found) -> Finding {
         match question {
             Question::IsServedHere => panic!("there is no cluster"),
@@ -206,7 +208,8 @@ impl World {
                 };
                 found.may_grant = false;
                 if refusal == Refusal::Poisoned {
-                    // Every waiter gets its answer, and even an owner with a reservation cannot get the lock.
+                    // The server will never let the node grant again. So every waiter is answered, and even an owner
+                    // with a reservation cannot get the lock.
                     self.was_poisoned = true;
                     self.oracle.nobody_is_told(place);
                 }
@@ -229,12 +232,12 @@ impl World {
     }
 
     fn is_free_for(&self, place: Place, owner: &[u8], wanted: Wanted, request: &Request<'_>) -> bool {
-        // The grant may have been released or broken in this step, or its lease may have ended.
+        // This step may have released or broken the grant, or its lease may have ended.
         let may_have_ended = matches!(request, Request::Release(_) | Request::Break(_));
         may_have_ended || self.oracle.admits(place, owner, wanted, self.boot)
     }
 
-    /// Checks that `event` may end the lock of the key.
+    /// Checks that `event` may end the lock of the key in this request.
     fn may_end(&self, place: Place, event: Event, request: &Request<'_>, done: &Performed) {
         assert!(done.ended.is_none() && !done.acquired && done.handed_over + done.changes == 0, "{event:?}: {done:?}");
         let lock = self.locks.get(&place).expect("only what is there ends");
@@ -252,7 +255,7 @@ impl World {
         }
     }
 
-    /// Records the end of the lock by this event.
+    /// Tells the oracle that the lock ended by this event.
     fn ended_by(&mut self, place: Place, event: Event) {
         if matches!(event, Event::Released | Event::Broken) {
             self.oracle.all_gave_up(place);
@@ -303,8 +306,8 @@ impl World {
         self.replica_news(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
     }
 
-    /// Checks a grant: the lock was stored, or the grant `id` joined it. No other owner may hold the lock in a
-    /// conflicting mode, it must be the owner's turn, and the engine must have asked for permission to grant.
+    /// Checks a grant: the lock was stored, or the grant `id` joined it. No other owner may hold the lock in an
+    /// incompatible mode, it must be the owner's turn, and the engine must have asked whether the node may grant.
     fn is_granted(
         &mut self,
         place: Place,
@@ -345,7 +348,7 @@ impl World {
         self.replica_news(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
     }
 
-    /// Returns true if it is this owner's turn.
+    /// Returns true if no other owner comes before `owner`.
     fn has_turn(&self, place: Place, mode: Mode, owner: &[u8], found: &Found) -> bool {
         self.oracle.kept_for(place, owner, self.boot) == Some(mode) || found.told.contains(owner)
     }
@@ -361,14 +364,14 @@ impl World {
     fn is_stored(&mut self, place: Place, lock: Option<Box<Lock>>) {
         let lock = *lock.expect("there is something to store");
         assert_eq!(lock.len(), 1, "it is granted to one");
-        // The new lock replaces the current one, and the entry now belongs to it.
+        // The new lock takes the place of the present one, and takes over its entry in the deadlines.
         match self.locks.get_mut(&place) {
             Some(held) => drop(held.replace(lock)),
             None => drop(self.locks.insert(place, lock)),
         }
     }
 
-    /// Checks that a later incarnation will know every promise.
+    /// Checks that a later incarnation would know all that the node promises here.
     fn may_promise(&self, place: Place) {
         if let Some(disk) = self.disk.as_ref() {
             assert!(disk.is_up_to_it(), "{place:?} is promised before the disk knows");
@@ -376,7 +379,7 @@ impl World {
         }
     }
 
-    /// Checks that the request is in the queue, and for the requested time.
+    /// Checks that the request is in the queue, for the time that it asked for, and notes it.
     fn begin_wait(&mut self, place: Place, id: WaiterId, request: &Request<'_>) {
         let waiting = &self.node.waiting();
         let waiter = waiting.of(key_of(place, &name_of(place))).find(|waiter| waiter.id == id).expect("it waits");
@@ -392,7 +395,7 @@ impl World {
         self.enter(place, waiter.clone(), ms, request);
     }
 
-    /// Records the turns that came before the current decision.
+    /// Notes the turns that have come in this request so far.
     fn note_turns(&mut self, found: &mut Found) {
         for (id, answer) in self.node.take_answers(usize::MAX) {
             if matches!(answer, Answer::Turn(_)) {

@@ -1,4 +1,4 @@
-//! Holders of a lock, the requests that they receive, and faults while they hold it.
+//! Callers that hold the lock, the orders that they receive, and what goes wrong meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl World<'_> {
         }
     }
 
-    /// Checks that a keeper reports the loss of its lock at the latest when it is woken.
+    /// Checks that a keeper has reported the loss of its lock by the time when it asked to be woken.
     pub fn check_whether_it_is_lost(&self, number: usize) {
         if let Stage::Holding(watched) = &self.callers[number].stage {
             let is_over = watched.keeper().held().valid_until() <= self.now();
@@ -62,7 +62,7 @@ impl World<'_> {
         }
     }
 
-    // Faults.
+    // Below: what goes wrong.
 
     pub fn go_wrong(&mut self) {
         let after = self.agenda.below(3_000_000);
@@ -82,7 +82,7 @@ impl World<'_> {
                 self.set.rotate_left(1);
             }
             4 => {
-                // An operator breaks the lock on all nodes. The holder may not know.
+                // An operator breaks the lock on all nodes. Its holder may not notice at once.
                 self.nodes.iter_mut().for_each(SimpleNode::take_away);
                 for caller in &mut self.callers {
                     caller.is_taken_away = true;

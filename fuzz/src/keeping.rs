@@ -1,4 +1,4 @@
-//! Leases that the node keeps while a connection is open: the promise of KEEPALIVE in its simplest form.
+//! Leases that the node keeps alive while a connection is open: checks the promise of KEEPALIVE in its simplest form.
 
 use palisade_core::engine::{Reply, Request};
 use palisade_core::limits::RENEW_AGAIN_MS;
@@ -9,7 +9,7 @@ use crate::clients::{CONNECTIONS, KeptLease, Wish};
 use crate::oracle::{Place, grant_of};
 use crate::world::{State, World, key_of, name_of};
 
-/// Returns the parts of a grant that a renewal does not change: all except the deadline.
+/// Returns the parts of a grant that a renewal must not change: all except the deadline.
 fn lasting(grant: &Grant) -> (&[u8], u64, u32, BootTime, &[u8], u64, [bool; 2]) {
     let note = (grant.note(), grant.note_sequence().get());
     let marks = [grant.is_from_outside(), grant.is_adopted()];
@@ -17,7 +17,7 @@ fn lasting(grant: &Grant) -> (&[u8], u64, u32, BootTime, &[u8], u64, [bool; 2]) 
 }
 
 impl World {
-    /// Records that the lease of `owner` is to be kept, now that the owner learns of its grant.
+    /// Notes that the lease of `owner` has to be kept alive from now on, because the owner receives its grant.
     pub fn keeps(&mut self, place: Place, owner: &[u8], wish: Wish) {
         self.check_kept();
         let now = self.boot;
@@ -35,7 +35,7 @@ impl World {
         self.keeping.kept.insert(at, kept);
     }
 
-    /// Ends a connection, with the requests that wait on it.
+    /// Ends a connection, and with it the requests that wait on it.
     pub fn hang_up(&mut self, which: u8) {
         let at = usize::from(which) % CONNECTIONS;
         let client = self.keeping.open_at(at);
@@ -75,7 +75,7 @@ impl World {
         assert_eq!(after, before, "{done:?} changes nothing else");
     }
 
-    /// Checks that the renewal extended the grant as far as allowed, since its connection is open.
+    /// Checks that the renewal extended the lease as far as it may, because its connection is open.
     fn is_prolonged(&self, place: Place, renewal: &Renewal, before: &State, after: &State) {
         let grants = |state: &State| -> Vec<_> {
             state.0.iter().flat_map(|lock| lock.grants()).map(|(mode, grant)| (mode, grant.clone())).collect()
@@ -95,7 +95,8 @@ impl World {
         let kept = self.keeping.kept.get(&(place, before.owner().to_vec())).expect("it is kept");
         assert!(kept.client == renewal.client() && self.keeping.is_open(kept.client), "{kept:?}: nobody is there");
         assert!(before.granted() <= kept.since, "{kept:?} is of an earlier grant than {before:?}");
-        // A grant is certain if a flush did not affect it, or if it was made after the cause of the guard.
+        // The node is sure of a grant if it made the grant after the cause of its guard, or if the cause was a flush
+        // that left the grant in place.
         let is_sure = self.node.guard().armed(self.boot).is_none_or(|armed| before.granted() > armed.since);
         assert!(!self.keeping.refused && is_sure && !self.node.is_suspect(before), "{before:?} is not to be promised");
         let left_us = before.deadline().us_since(self.boot);
@@ -105,7 +106,7 @@ impl World {
         assert_eq!((after.deadline(), after.ttl_ms()), (self.boot.plus_ms(ms), ms));
     }
 
-    /// Checks that the node has a reason not to renew the lease, and retries soon.
+    /// Checks that the node had a reason not to renew the lease, and will soon try again.
     fn is_not_prolonged(&mut self, place: Place, renewal: &Renewal, refusal: Refusal) {
         let of_client =
             |(at, kept): &(&(Place, Vec<u8>), &mut KeptLease)| at.0 == place && kept.client == renewal.client();
@@ -120,14 +121,15 @@ impl World {
         assert!(self.keeping.refused || is_late || is_guarded || is_suspect, "{refusal:?} of {renewal:?}");
     }
 
-    /// Returns true if this is the kept grant, and its lease may still end before the time that the holder asked for.
+    /// Returns true if the key has the grant whose lease is kept alive, and the lease may still end before the time
+    /// that its holder asked for.
     fn is_to_be_kept(&self, (place, owner): &(Place, Vec<u8>), kept: &KeptLease) -> bool {
         let Some((_, grant)) = self.locks.get(place).and_then(|lock| grant_of(lock, owner)) else { return false };
         let is_same = !kept.is_moved && !grant.is_expired(self.boot) && grant.granted() <= kept.since;
         is_same && self.keeping.is_open(kept.client) && kept.until.ms_since(grant.deadline()) > 0
     }
 
-    /// Checks that the node keeps exactly the leases that it has to keep.
+    /// Checks that the node keeps alive exactly those leases that it has to.
     pub fn check_kept(&mut self) {
         let mut all = std::mem::take(&mut self.keeping.kept);
         all.retain(|at, kept| {
@@ -141,8 +143,9 @@ impl World {
         assert_eq!(self.node.keepalives().len(), self.keeping.kept.len(), "{:?}", self.keeping.kept);
     }
 
-    /// Checks, after all due work, that every kept lease lasts for another two thirds of its length, or until the time
-    /// that its holder asked for. So no lease ends if the node does its background work within that time.
+    /// Checks, after all due work, that every lease that is kept alive lasts for another two thirds of its length, or
+    /// until the time that its holder asked for. So no lease ends if the node does its background work within that
+    /// time.
     pub fn every_kept_lease_lasts(&self) {
         for (at, kept) in &self.keeping.kept {
             if self.boot < kept.again || !self.is_to_be_kept(at, kept) {

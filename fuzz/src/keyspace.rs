@@ -1,4 +1,4 @@
-//! Effects of the server and its commands on keys. The node learns of each while it happens.
+//! Changes that the server and its commands make to keys. The node learns of each change while it happens.
 
 use palisade_core::record::{Arrival, Here, decode, encode};
 use palisade_core::{BootTime, Evictee, Lock};
@@ -16,13 +16,13 @@ impl World {
         Some(lock)
     }
 
-    /// Takes the lock out of the key, as the server does.
+    /// Takes the lock out of the key as the server does, and tells the node.
     fn lose(&mut self, place: Place) -> Option<Lock> {
         self.node.deleted(key_of(place, &name_of(place)), self.locks.get(&place)?, self.boot);
         self.take(place)
     }
 
-    /// Removes the lock from the key.
+    /// Takes the lock out of the key; of the node only the deadlines change.
     pub fn take(&mut self, place: Place) -> Option<Lock> {
         let mut lock = self.locks.remove(&place)?;
         self.node.unlinked(key_of(place, &name_of(place)), &mut lock);
@@ -87,7 +87,7 @@ impl World {
         let last = flushed.iter().map(|place| self.locks[place].end()).max();
         assert_eq!(detached.last(), last);
         for place in flushed {
-            // A flush does not unlink keys one by one: the entry is already gone.
+            // A flush does not unlink keys one by one, so the entry among the deadlines is gone already.
             if let Some(lock) = self.locks.remove(&place) {
                 self.node.flushed(key_of(place, &name_of(place)), &lock, self.boot);
             }
@@ -114,8 +114,8 @@ impl World {
         self.are_dropped(lost.map(|(_, last)| last));
     }
 
-    /// Records that locks were dropped, and that the last of their leases would have ended at `last`. The node grants
-    /// nothing until then.
+    /// Notes that locks were dropped whose last lease would have ended at `last`. The node must grant nothing until
+    /// then.
     fn are_dropped(&mut self, last: Option<BootTime>) {
         let Some(last) = last else { return };
         let is_live = self.node.dropped(last, self.boot);

@@ -63,7 +63,7 @@ pub const TARGETS: [Target; 6] = [
     Target { name: "callers", run: callers::run },
 ];
 
-/// True if each step is printed to standard error, to inspect one input.
+/// True if each step is printed to standard error, so that one input can be inspected.
 pub static TELLS: AtomicBool = AtomicBool::new(false);
 
 fn tell(step: &impl Debug) {

@@ -1,5 +1,5 @@
-//! One node and its keys: requests of several owners and, between them, actions of operators and of the server, and the
-//! passage of time.
+//! Fuzzes one node and its keys: with requests of several owners and, between them, with actions of operators and of
+//! the server. Time passes too.
 //!
 //! The engine decides requests; `driver.rs` performs its steps and checks them. After each request, `world.rs` and
 //! `oracle.rs` check the invariants of [`palisade_core`], and `answers.rs` checks the answer.
@@ -25,7 +25,7 @@ use crate::world::{START, Timer, World, name_of};
 struct Key(u8);
 
 impl Key {
-    /// Returns the place: one of two databases and one of three names, most often the same.
+    /// Returns one of two databases and one of three names, most often the first of each.
     fn place(self) -> Place {
         let name = match self.0 % 8 {
             0..5 => 0,
@@ -36,17 +36,17 @@ impl Key {
     }
 }
 
-/// A token that a client gives.
+/// A token that a client names.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Named {
-    /// The current token of the key, plus this number.
+    /// The key's present token, plus this number.
     Near(i8),
-    /// The wall clock plus this number of microseconds.
+    /// The time that the wall clock shows, plus this number of microseconds.
     Clock(i32),
     Any(Number),
 }
 
-/// A requested mode: exclusive, shared, or one of some permits, sometimes with an invalid limit.
+/// The mode that a request asks for: exclusive, shared, or one of some permits. The limit may be invalid.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 struct Mode(u8);
 
@@ -136,7 +136,7 @@ enum Event {
         window_ms: u8,
         skew_ms: u16,
     },
-    /// The ceiling on disk is this far ahead of the clock, or there is none.
+    /// Sets the ceiling on the disk to this far ahead of the clock, or removes it.
     Ceiling {
         ahead_us: Option<u32>,
     },
@@ -147,7 +147,7 @@ enum Event {
 }
 
 /// Runs a node that is made from the bytes: its first token, the time since which it remembers grants, and all steps.
-/// The run is made twice: without obstacles, and with a late disk and a server that sometimes refuses.
+/// Each run is made twice: once without obstacles, and once with a late disk and a server that sometimes refuses.
 pub fn run(input: &[u8]) {
     for wavers in [false, true] {
         let _ = all(&mut Unstructured::new(input), wavers);
@@ -189,7 +189,7 @@ impl World {
         let last = || self.node.tokens().last(&name_of(place));
         let value = match named {
             Named::Near(by) => {
-                // If there are several holders, the token is sometimes that of another one.
+                // If the lock has several holders, this is sometimes the token of another one than the first.
                 let near = |lock: &Lock| match lock.len() {
                     1 => lock.first().token().get().saturating_add_signed(by.into()),
                     count => {
@@ -212,7 +212,7 @@ impl World {
                 self.wavers(retry.doubts(), retry.disk_gets_done());
                 let text = vec![b'n'; usize::from(note) % (NOTE_BYTES_MAX + 2)];
                 // Half of the requests are in a transaction, where the client cannot be blocked and is answered at
-                // once. For half of these, the server serves the queue just before.
+                // once. For half of the requests in a transaction, the server serves the queue just before.
                 let may_block = note % 2 == 0;
                 let patience = wait.map(patience).transpose()?.filter(|_| may_block);
                 let ask = Acquire {
@@ -301,7 +301,7 @@ impl World {
                 let place = key.place();
                 let token = token.map(|named| self.token(place, named)).transpose()?;
                 let text = vec![b't'; usize::from(text) % (NOTE_BYTES_MAX + 2)];
-                // There are few numbers, so that some repeat, and the largest one.
+                // The numbers are few, so that some come twice, and the largest one is among them.
                 let number = number.map(|n| if n == u8::MAX { NOTE_SEQUENCE_MAX } else { u64::from(n % 8) });
                 let sequence = number.map(|number| NoteSequence::new(Some(number))).transpose()?;
                 let ask = Annotate { owner: Owner::new(owner.bytes())?, note: Note::new(&text)?, sequence, token };
@@ -310,7 +310,7 @@ impl World {
             Request::Watch { key, ms, knows, number } => {
                 let place = key.place();
                 let sequence = number.map(|n| NoteSequence::new(Some(u64::from(n % 8)))).transpose()?;
-                // The wish applies to an existing grant. The node answers other requests at once.
+                // A KEEPALIVE is for the grant that the owner has. The node answers other requests at once.
                 let grant =
                     |lock: &Lock, n| lock.grants().nth(usize::from(n) % lock.len()).map(|(_, grant)| grant.token());
                 let token = knows.and_then(|n| self.locks.get(&place).and_then(|lock| grant(lock, n)));
@@ -370,7 +370,8 @@ impl World {
         }
     }
 
-    /// Completes all writes; or requests a write of a new state, and may give the file to another server.
+    /// Completes all writes (`None`). Or has a new state written, which stays unfinished, and may let another server
+    /// take the file.
     fn disk_is(&mut self, to_come: Option<u32>) {
         self.save(to_come.is_some_and(|bits| bits & 1 == 1));
         let Some(disk) = &mut self.disk else { return };

@@ -1,5 +1,6 @@
-//! A record of a node's promises, kept apart from the node: grants and turns, by the simplest reading of the contract.
-//! Each call reports an action of the node, and panics if that action was not allowed.
+//! The oracle: a record of a node's promises (grants and turns), which is kept apart from the node and reads the
+//! contract in the simplest way. Each call reports something that the node did, and panics if the node was not allowed
+//! to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +8,10 @@ use palisade_core::quorum::floors::Floors;
 use palisade_core::request::{NoteSequence, Owner};
 use palisade_core::{BootTime, Grant as Stored, Lock, Mode, Refusal, Token, Wanted};
 
-/// The result of a request that may be refused.
+/// The result of a request, which may be refused.
 pub type Done<T = ()> = std::result::Result<T, Refusal>;
 
-/// A database, and one of the few names of keys.
+/// A database, and the number of one of the few names of keys there.
 pub type Place = (u32, u8);
 
 /// A grant on which its holder may rely.
@@ -23,7 +24,7 @@ struct Grant {
     deadline: BootTime,
     note: (NoteSequence, Vec<u8>),
     adopted: bool,
-    /// True if the grant is in no key any longer, and its holder does not know that.
+    /// True if the grant is no longer in any key, but its holder does not know that.
     dropped: bool,
 }
 
@@ -48,17 +49,17 @@ struct ReservedTurn {
     until: BootTime,
 }
 
-/// A node's promises about one key.
+/// The promises of a node about one key.
 #[derive(Debug, Default)]
 struct Promises {
     grants: Vec<Grant>,
     told: Vec<ReservedTurn>,
-    /// The number of turns that ended or were withdrawn since the last grant.
+    /// The number of turns since the last grant that ended unused or were withdrawn.
     unused: u32,
     floors: Floors,
 }
 
-/// A node's promises.
+/// The promises of a node about all keys, by place.
 #[derive(Debug, Default)]
 pub struct Oracle {
     places: BTreeMap<Place, Promises>,
@@ -69,13 +70,13 @@ impl Oracle {
         self.places.entry(place).or_default()
     }
 
-    /// Records that `grant` was granted in `mode` at `now`, by a node that must not be `guarded`.
+    /// Notes that `grant` was granted in `mode` at `now`. The node must not be `guarded`.
     pub fn granted(&mut self, place: Place, (mode, grant): (Mode, &Stored), now: BootTime, guarded: bool) {
         assert!(!guarded, "granted while guarded");
         let it = self.at(place);
         it.end_turns(|told| now > told.until);
         it.grants.retain(|held| held.is_live(now));
-        // An owner's own evicted lock does not keep it out, but keeps other owners out.
+        // The holder of an evicted lock may acquire it again; other owners may not.
         for held in it.grants.iter().filter(|held| !(held.dropped && held.owner == grant.owner())) {
             let together = !held.dropped && held.mode.is_compatible(mode) && held.owner != grant.owner();
             assert!(together, "{place:?} is still held: {held:?}, then {mode:?} {grant:?}");
@@ -90,14 +91,14 @@ impl Oracle {
         it.add(mode, grant);
     }
 
-    /// Records that the key now holds `lock`, which a client moved or restored there.
+    /// Notes that the key now has `lock`, which a client moved or restored there.
     pub fn holds(&mut self, place: Place, lock: &Lock) {
         let it = self.at(place);
         it.grants.clear();
         lock.grants().for_each(|(mode, grant)| it.add(mode, grant));
     }
 
-    /// Records that an owner changed its grant in place: extended it, re-entered, raised its token, or released some
+    /// Notes that an owner changed its grant in place: it extended or re-entered it, raised its token, or released some
     /// holds.
     pub fn changed(&mut self, place: Place, (mode, grant): (Mode, &Stored)) {
         let it = self.at(place);
@@ -106,7 +107,7 @@ impl Oracle {
         it.changes(&held, mode, grant);
     }
 
-    /// Records that the note of a grant was replaced.
+    /// Notes that the note of a grant was replaced.
     pub fn noted(&mut self, place: Place, (mode, grant): (Mode, &Stored)) {
         let it = self.at(place);
         let mut held = it.take(grant.owner());
@@ -116,7 +117,7 @@ impl Oracle {
         it.grants.push(held);
     }
 
-    /// Records that a grant was converted at `now`.
+    /// Notes that a grant was converted to `mode` at `now`.
     pub fn converted(&mut self, place: Place, (mode, grant): (Mode, &Stored), now: BootTime, guarded: bool) {
         let it = self.at(place);
         let held = it.take(grant.owner());
@@ -124,7 +125,7 @@ impl Oracle {
             (Mode::Exclusive, Mode::Shared) => assert_eq!(held.token, grant.token()),
             (Mode::Shared, Mode::Exclusive) => {
                 assert!(!guarded, "a reader became a writer while guarded");
-                // The client that moves a lock to a barred key is responsible for the consequences.
+                // If a client moves a lock to a key with an evicted one, what follows is that client's fault.
                 let others = it.grants.iter().filter(|other| !other.dropped && other.is_live(now)).count();
                 assert_eq!(others, 0, "{:?} beside {grant:?}", it.grants);
                 let kept = it.told.iter().find(|told| now <= told.until && told.owner != grant.owner());
@@ -138,47 +139,47 @@ impl Oracle {
         it.changes(&held, mode, grant);
     }
 
-    /// Records that the grant of `owner` left a lock that others hold.
+    /// Notes that the grant of `owner` left a lock that others still hold.
     pub fn left(&mut self, place: Place, owner: &[u8]) {
         self.at(place).take(owner);
     }
 
-    /// Records that a grant of `owner` left a lock because its lease had ended. A later grant may have ended it here
-    /// already.
+    /// Notes that a grant of `owner` left a lock because its lease was over. Here it may have ended already, by a later
+    /// grant.
     pub fn ran_out(&mut self, place: Place, owner: &[u8]) {
         self.at(place).grants.retain(|grant| grant.dropped || grant.owner != owner);
     }
 
-    /// Records that `owner` released its grant, or that an operator broke it. Earlier evicted grants of the owner end
-    /// too.
+    /// Notes that `owner` released its grant, or that an operator broke it. Evicted grants that the owner had before
+    /// end too.
     pub fn gave_up(&mut self, place: Place, owner: &[u8]) {
         self.at(place).grants.retain(|grant| !(grant.dropped && grant.owner == owner));
     }
 
-    /// Records that all holders of the lock released their grants, or that an operator broke them.
+    /// Notes that all holders of the lock released their grants, or that an operator broke them.
     pub fn all_gave_up(&mut self, place: Place) {
         let held = self.at(place).grants.iter().filter(|grant| !grant.dropped);
         let owners: Vec<_> = held.map(|grant| grant.owner.clone()).collect();
         owners.iter().for_each(|owner| self.gave_up(place, owner));
     }
 
-    /// Records that the lock was released or broken, or ended with its last lease.
+    /// Notes that the lock was released or broken, or ended with its last lease.
     pub fn ended(&mut self, place: Place) {
         self.at(place).grants.retain(|grant| grant.dropped);
     }
 
-    /// Records that the lock is in no key any longer, and that its holders do not know that.
+    /// Notes that the lock is no longer in any key, but that its holders do not know that.
     pub fn dropped(&mut self, place: Place) {
         self.at(place).grants.iter_mut().for_each(|grant| grant.dropped = true);
     }
 
-    /// Records an operator's confirmation that no owner relies on the dropped locks.
+    /// Notes that an operator says that nobody relies on the dropped locks.
     pub fn nothing_was_dropped(&mut self) {
         self.places.values_mut().for_each(|it| it.grants.retain(|grant| !grant.dropped));
     }
 
-    /// Records that two databases were swapped, with their locks and the record of their tokens. Dropped grants and
-    /// reservations stay with the database that they were in.
+    /// Notes that two databases were swapped, with their locks and what is known of their tokens. Dropped grants and
+    /// reservations stay with the number of their database.
     pub fn swapped(&mut self, one: u32, other: u32) {
         let names: BTreeSet<u8> = self.places.keys().map(|(_, name)| *name).collect();
         for name in names {
@@ -188,7 +189,7 @@ impl Oracle {
             let take = |it: &mut Promises| it.grants.extract_if(.., |grant| !grant.dropped).collect::<Vec<_>>();
             let (from_first, from_second) = (take(&mut first), take(&mut second));
             for (it, came) in [(&mut first, from_second), (&mut second, from_first)] {
-                // The client that moves a lock to a key is responsible for the locks that were evicted there.
+                // If a client moves a lock to this key, the locks that were evicted there are that client's concern.
                 it.grants.retain(|_| came.is_empty());
                 it.grants.extend(came);
             }
@@ -196,12 +197,12 @@ impl Oracle {
         }
     }
 
-    /// Records that `owner` was notified that the lock is reserved for it in `mode` until `until`.
+    /// Notes that `owner` was answered that its turn has come: the lock is reserved for it in `mode` until `until`.
     pub fn told(&mut self, place: Place, owner: &[u8], mode: Mode, (now, until): (BootTime, BootTime)) {
         let it = self.at(place);
         it.told.retain(|told| told.owner != owner);
         it.end_turns(|told| now > told.until);
-        // An owner's own evicted lock does not keep it out.
+        // The holder of an evicted lock may acquire it again.
         let is_own = |held: &&Grant| held.dropped && held.owner == owner;
         for held in it.grants.iter().filter(|held| held.is_live(now) && !is_own(held)) {
             assert!(!held.dropped && held.mode.is_compatible(mode), "{owner:?} was told of {mode:?} beside {held:?}");
@@ -212,23 +213,23 @@ impl Oracle {
         it.told.push(ReservedTurn { owner: owner.to_vec(), mode, until });
     }
 
-    /// Records that `owner` withdrew its waiting requests.
+    /// Notes that `owner` withdrew its waiting requests.
     pub fn took_back(&mut self, place: Place, owner: &[u8]) {
         self.at(place).end_turns(|told| told.owner == owner);
     }
 
-    /// Records that the lock is no longer reserved for anybody.
+    /// Notes that the lock is reserved for nobody any more.
     pub fn nobody_is_told(&mut self, place: Place) {
         self.at(place).told.clear();
     }
 
-    /// Returns the mode that is reserved for `owner` at `now`.
+    /// Returns the mode in which the lock is reserved for `owner` at `now`, if it is.
     pub fn kept_for(&self, place: Place, owner: &[u8], now: BootTime) -> Option<Mode> {
         let mut told = self.places.get(&place)?.told.iter().filter(|told| now <= told.until);
         told.find(|told| told.owner == owner).map(|told| told.mode)
     }
 
-    /// Returns true if the lock is not reserved for an owner other than `owner` at `now`.
+    /// Returns true if the lock is not reserved for any owner but `owner` at `now`.
     pub fn is_kept_for_nobody_but(&self, place: Place, owner: &[u8], now: BootTime) -> bool {
         let told = self.places.get(&place).into_iter().flat_map(|it| &it.told);
         told.filter(|told| now <= told.until).all(|told| told.owner == owner)
@@ -240,7 +241,7 @@ impl Oracle {
         it.unused + it.told.iter().filter(|told| now > told.until).count() as u32
     }
 
-    /// Returns true if the grants and reservations of other owners permit `owner` to get `wanted` at `now`.
+    /// Returns true if `owner` may get `wanted` at `now`, as far as grants and reservations of other owners go.
     pub fn admits(&self, place: Place, owner: &[u8], wanted: Wanted, now: BootTime) -> bool {
         let Some(it) = self.places.get(&place) else { return true };
         let held = it.grants.iter().filter(|held| held.is_live(now) && !held.dropped).map(|held| held.mode);
@@ -249,14 +250,14 @@ impl Oracle {
         wanted.modes().any(|mode| others.iter().all(|other| other.is_compatible(mode)))
     }
 
-    /// Returns the correct answer to a resource that asks about `token`, for a lock that the node is sure of.
+    /// Returns the milliseconds left that LOCK.CHECK must answer for `token`, if the node is sure of the lock.
     pub fn left_ms(&self, place: Place, token: Token, now: BootTime) -> Option<u64> {
         let grants = self.places.get(&place)?.grants.iter();
         let alike = grants.filter(|grant| !grant.dropped && grant.is_live(now) && grant.token == token);
         alike.map(|grant| grant.deadline.ms_since(now)).max()
     }
 
-    /// Checks that the keys hold exactly the grants that have not ended.
+    /// Checks that the keys have exactly those grants that have not ended.
     pub fn is_kept_by(&self, locks: &BTreeMap<Place, Lock>, now: BootTime) {
         let by_owner = |mut grants: Vec<Grant>| {
             grants.retain(|grant| !grant.dropped && grant.is_live(now));
@@ -282,7 +283,7 @@ impl Promises {
         self.grants.push(Grant::of(mode, grant));
     }
 
-    /// Checks that `token` of a new grant in `mode` is large enough.
+    /// Checks that `token` is large enough for a new grant in `mode`.
     fn is_above(&self, mode: Mode, token: Token) {
         assert!(token.get() > self.floors.floor_of(mode), "{mode:?} with {token:?} after {:?}", self.floors);
     }
@@ -300,7 +301,7 @@ impl Promises {
         self.add(mode, grant);
     }
 
-    /// Ends the reservations that satisfy `such`.
+    /// Ends the reservations for which `such` returns true.
     fn end_turns(&mut self, such: impl Fn(&ReservedTurn) -> bool) {
         let before = self.told.len();
         self.told.retain(|told| !such(told));

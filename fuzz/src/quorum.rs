@@ -1,8 +1,8 @@
-//! Taking and keeping a lock on a majority, with all kinds of answers from nodes, in any order, late, repeated, or for
-//! other rounds.
+//! Fuzzes an acquisition on a majority, and the extensions after it: with all kinds of answers, in any order, late,
+//! repeated, or for other rounds.
 //!
-//! The valid answers are counted a second time here, by the simplest reading of the contract and generously: by server,
-//! regardless of the machine's knowledge of that node. This count must be at least as large as the machine's.
+//! The valid answers are counted here a second time, in the simplest way that the contract allows: by server, whatever
+//! the machine knows of that node. This count must be at least as large as the machine's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use palisade_core::{BootTime, Token};
 
 use crate::choice::Number;
 
-/// An event for the holder.
+/// Something that happens to the holder.
 #[derive(Debug, Arbitrary)]
 enum Event {
-    /// A node answers a call that was made: an old call, the newest, or one that was answered before.
+    /// A node answers a call: an old one, the newest, or one that it has answered before.
     Answers { call: u8, from: u8, says: FuzzedAnswer, after_us: u16 },
-    /// A node sends an answer that was not asked for, in this round or another.
+    /// A node sends an answer to a question that was not asked, in this round or another.
     Invents { node: u8, from: u8, ask: FuzzedAsk, round: Option<u8>, says: FuzzedAnswer },
-    /// The holder extends.
+    /// The holder begins a round of extension.
     Extends { ttl_ms: u16 },
     /// The holder, a writer, becomes a reader.
     Shares,
@@ -44,9 +44,9 @@ impl<'a> Arbitrary<'a> for Pause {
 
 #[derive(Debug, Arbitrary)]
 enum FuzzedAnswer {
-    /// An honest node's answer: a grant with the requested token.
+    /// The answer of an honest node: a grant with the token that was asked for.
     AsAsked,
-    /// A grant with a token slightly above or below the requested one.
+    /// A grant with a token slightly above or below the one that was asked for.
     Near(i8),
     Token(Number),
     No,
@@ -62,10 +62,10 @@ enum FuzzedAsk {
     Extend(Number),
 }
 
-/// The largest number of nodes in a list.
+/// The largest number of nodes.
 const NODES_MAX: usize = 7;
 
-/// A call, and its round.
+/// A call that was made, and its round.
 #[derive(Clone, Copy)]
 struct Made {
     round: u64,
@@ -86,14 +86,14 @@ struct World {
     /// The beginning of the acquisition, or of the last round.
     start: BootTime,
     calls: Vec<Made>,
-    /// The largest token that was ever acknowledged, by node and server.
+    /// The largest token that each server has acknowledged under the name of each node.
     acknowledged: BTreeMap<(usize, u8), Token>,
-    /// The nodes and servers that had acknowledged the holder's token when the round began. The leases of others may be
-    /// old.
+    /// The nodes and servers that had acknowledged the holder's token when the round began. Only these count, because
+    /// other leases may be old.
     take_part: BTreeSet<(usize, u8)>,
-    /// The servers that said that they know that the holder is a reader.
+    /// The servers that have said that the grant is shared now.
     shared: BTreeSet<u8>,
-    /// The servers of `take_part` that extended in this round while the earlier validity lasted.
+    /// The servers of `take_part` that extended the lock in this round while the earlier validity still ran.
     extended: BTreeSet<u8>,
 }
 
@@ -115,7 +115,7 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns a token for any number.
+/// Makes a token of any number.
 fn token(number: u64) -> Token {
     Token::new(number.clamp(1, palisade_core::limits::TOKEN_LIMIT - 1)).expect("within the bounds")
 }
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// Returns the requested token, or the holder's.
+    /// Returns the token that `ask` names, or the holder's if it names none.
     fn of(&self, ask: Ask) -> Token {
         match ask {
             Ask::Acquire { proposal, .. } => proposal,
@@ -190,7 +190,7 @@ impl World {
                 let until = held.valid_until();
                 let calls = held.extend(self.ttl_ms, self.now);
                 assert_eq!(held.valid_until(), until, "asking extends nothing");
-                // Every node is asked, except those where the lock was taken away.
+                // Every node must be asked, except those from which the lock was taken away.
                 let asked: BTreeSet<_> = calls.iter().map(|call| call.node).collect();
                 assert!(asked.len() == calls.len(), "a node is asked twice");
                 assert!((0..self.nodes).all(|node| asked.contains(&node) || held.was_gone_from(node)));
@@ -288,7 +288,7 @@ impl World {
         }
     }
 
-    /// Checks that a majority of servers acknowledged at least `token`, with each node counted as one of them.
+    /// Checks that a majority of servers has acknowledged at least `token`. Each node counts as one of its servers.
     fn covered(&self, token: Token) {
         let yes = || self.acknowledged.iter().filter(|(_, known)| **known >= token).map(|(seat, _)| *seat);
         let nodes: BTreeSet<usize> = yes().map(|(node, _)| node).collect();

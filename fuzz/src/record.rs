@@ -1,11 +1,11 @@
-//! Records of locks, of gates, and of their changes, made from any bytes.
+//! Fuzzes records of locks, of gates and of their changes, which are made of any bytes.
 
 use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, OWNER_BYTES_MAX};
 use palisade_core::record::{Applied, Arrival, Change, Decoded, Here, apply, decode, decode_told, encode, encode_end};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Ttl};
 use palisade_core::{Acquired, BootId, BootTime, Grant, Lock, Mode, Node, Now, Wanted, acquire, gate_record};
 
-/// The boot in which the node runs. A record whose boot bytes are all 1 is of the same boot.
+/// The boot of the machine on which the node runs. A record whose boot has only bytes of 1 is from the same boot.
 pub const HERE: BootId = BootId([1; 16]);
 
 /// The positions of the deadline and the boot in a record of version 1 (see the table in `palisade_core::record`).
@@ -25,8 +25,8 @@ fn here(arrival: Arrival, now: BootTime) -> Here {
     Here { arrival, now, boot: HERE }
 }
 
-/// Reads the bytes after the first 8, which are the time, as a record. The bytes are also read as the record of a new
-/// lock, as each kind of record of a lock with several holders, and as each kind of record of a gate.
+/// Reads the bytes after the first 8 as a record; the first 8 are the time. Reads them again as the record of a new
+/// lock, and as each kind of record of a lock with several holders and of a gate.
 pub fn run(input: &[u8]) {
     let Some((now, bytes)) = input.split_first_chunk::<8>() else { return };
     let now = BootTime::from_us(u64::from_le_bytes(*now));
@@ -45,7 +45,8 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Checks that a valid gate survives writing and reading, and that applying a record twice has the effect of once.
+/// Checks that a valid gate is the same after writing and reading, and that a record applied twice has the effect of
+/// one.
 fn read_gate(bytes: &[u8], now: BootTime) {
     for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
         let here = here(arrival, now);
@@ -89,7 +90,7 @@ fn possible_grant(grant: &Grant, now: BootTime) {
     assert!(grant.left_ms(now) <= u64::from(grant.ttl_ms()), "more is left than the full ttl");
 }
 
-/// Checks that the grants are compatible and that no owner has two.
+/// Checks that the grants are compatible, and that no owner has two.
 fn check_together(lock: &Lock) {
     let grants: Vec<(Mode, &Grant)> = lock.grants().collect();
     assert!(grants.len() == lock.len() && !grants.is_empty());
@@ -114,7 +115,7 @@ fn possible(lock: &Lock, bytes: &[u8], arrival: Arrival, now: BootTime) {
         let written = bytes[deadline].iter().rev().fold(0, |written, byte| written << 8 | u64::from(*byte));
         assert!(lock.first().deadline() <= BootTime::from_us(written), "within one boot no lease gets longer");
     }
-    // The length is exactly the one in the record's head.
+    // A record that is a byte too short or too long is refused.
     assert!(decode(&bytes[..bytes.len() - 1], here(arrival, now)).is_err());
     assert!(decode(&[bytes, b"x"].concat(), here(arrival, now)).is_err());
 
@@ -127,7 +128,8 @@ fn possible(lock: &Lock, bytes: &[u8], arrival: Arrival, now: BootTime) {
     ends_one_by_one(twice, now);
 }
 
-/// Checks that the end of each grant except the first leaves the other grants, and finally the first one alone.
+/// Ends all grants but the first, one after the other. Checks that each end leaves the other grants as they are, and
+/// finally the first alone.
 fn ends_one_by_one(lock: Lock, now: BootTime) {
     let mut held = lock.clone();
     for (_, grant) in lock.grants().skip(1) {
@@ -140,7 +142,7 @@ fn ends_one_by_one(lock: Lock, now: BootTime) {
     assert_eq!((held.len(), held.first()), (1, lock.first()));
 }
 
-/// Applies a change to some locks. Checks that they stay valid, and that a refused change has no effect.
+/// Applies a change to some locks. Checks that they stay valid, and that a refused change changes nothing.
 fn possible_change(change: Change, bytes: &[u8], arrival: Arrival, now: BootTime) {
     let (Change::Grant(_, grant) | Change::Ended(grant)) = &change;
     possible_grant(grant, now);
@@ -165,7 +167,7 @@ fn possible_change(change: Change, bytes: &[u8], arrival: Arrival, now: BootTime
     }
 }
 
-/// Returns a lock with two holders, and one with a single holder.
+/// Returns locks to which a change is applied: one with two holders, and one with one.
 fn readers(now: BootTime) -> Vec<Lock> {
     let mut node = Node::new(7);
     let mut locks = vec![];
@@ -179,7 +181,7 @@ fn readers(now: BootTime) -> Vec<Lock> {
     locks
 }
 
-/// Acquires `held` for `owner` if the modes are compatible.
+/// Acquires the lock `held` for `owner`, if the modes are compatible.
 fn granted(node: &mut Node, held: &mut Option<Lock>, owner: &[u8], wanted: Wanted, now: BootTime) {
     let (note, patience) = (Note::default(), Patience::NONE);
     let (Ok(owner), Ok(ttl)) = (Owner::new(owner), Ttl::new(Some(1_000), 1_000)) else { return };

@@ -1,4 +1,4 @@
-//! A replica that receives every change, as the AOF does.
+//! A replica that receives the record of every change, like the AOF.
 
 use palisade_core::record::{Applied, Arrival, Here, apply, decode_told, encode};
 use palisade_core::{BootTime, Lock};
@@ -8,7 +8,7 @@ use crate::record::HERE;
 use crate::world::World;
 
 impl World {
-    /// Sends a change of the key's lock to the replica.
+    /// Applies the record of a change, which `write` makes, to the replica's key.
     pub fn replica_news(&mut self, place: Place, write: impl FnOnce(&Lock, &mut Vec<u8>, BootTime)) {
         let (mut record, now) = (vec![], self.boot);
         write(&self.locks[&place], &mut record, now);
@@ -21,7 +21,7 @@ impl World {
     }
 
     /// Copies the content of the key to the replica. A command of the server put it there, and the replica received
-    /// that command too.
+    /// that command itself.
     pub fn is_copied(&mut self, place: Place) {
         self.replicas.remove(&place);
         if self.locks.contains_key(&place) {
@@ -29,7 +29,7 @@ impl World {
         }
     }
 
-    /// Checks that the replica has the same lock as the key after all changes.
+    /// Checks that the replica's key has the same lock as the node's.
     pub fn is_known_to_replicas(&self, place: Place) {
         let written = |lock: Option<&Lock>| {
             let mut record = vec![];

@@ -1,11 +1,13 @@
-//! Waits for a majority, and releases on all nodes: answers in any order, repeated, or of one server under two names.
+//! Fuzzes a wait for a majority, and a release on all nodes: with answers in any order, repeated, or from one server
+//! under two names.
 
 use std::collections::BTreeSet;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::quorum::{NodeId, Release, Released, Turn, TurnProgress, majority};
 
-/// A node's answer. To a wait: its server, or none. To a release: whether it had the lock, or none.
+/// The answer of one node. To a wait: its server, or none if it does not say that the lock is free. To a release:
+/// whether it had the lock, or none.
 #[derive(Debug, Arbitrary)]
 struct FuzzedAnswer {
     node: u8,
@@ -13,12 +15,12 @@ struct FuzzedAnswer {
     held: Option<bool>,
 }
 
-/// Returns the number of the permit that a server reserves.
+/// Returns the number of the permit that this server reserves.
 fn kept(server: u8) -> u16 {
     1 + u16::from(server / 64)
 }
 
-/// Runs a wait and a release that are made from the bytes: the number of nodes, then their answers one after another.
+/// Runs a wait and a release that are made of the bytes: the number of nodes, then their answers one after the other.
 pub fn run(input: &[u8]) {
     let _ = all(&mut Unstructured::new(input));
 }
@@ -27,19 +29,21 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     let nodes = bytes.int_in_range(1..=7)?;
     let (mut turn, mut release) = (Turn::begin(nodes), Release::begin(nodes));
     let mut last: Vec<Option<FuzzedAnswer>> = (0..nodes).map(|_| None).collect();
-    // The server that each node named last. A node that stops answering does not withdraw its earlier answer.
+    // For each node, the server that answered last that the lock is free. A node that then stops answering does not
+    // withdraw that.
     let mut told: Vec<Option<u8>> = vec![None; nodes];
-    // True for each node that had the lock when it was released; `None` if that is unknown.
+    // For each node, whether it had the lock when it was released; `None` if that is unknown.
     let mut had: Vec<Option<bool>> = vec![None; nodes];
-    // The number that each node reserved.
+    // For each node, the permit number that it reserved.
     let mut numbers: Vec<u16> = vec![0; nodes];
     while !bytes.is_empty() {
         let says: FuzzedAnswer = bytes.arbitrary()?;
         let node = usize::from(says.node) % nodes;
-        // There are few servers, so that one often has two names.
+        // The servers are few, so that one often has two names.
         let progress = turn.on_answer(node, says.server.map(|server| (NodeId((server % 8).into()), kept(server))));
         release.on_answer(node, says.held);
-        // A node whose first answer was lost may have released the lock: its later "no" proves nothing.
+        // If the first answer of a node was lost, the first request may have released the lock. So its later "no"
+        // proves nothing.
         let was_silent = last[node].is_some();
         had[node] = had[node].or(says.held.filter(|held| *held || !was_silent));
         numbers[node] = says.server.map_or(numbers[node], kept);

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use palisade_core::Token;
 use palisade_core::quorum::{Answer, Ask, NodeId};
 
-/// The name of an owner. An attempt has a name of its own; a wait shares its name with the attempt after it.
+/// The name of an owner. Each attempt has a new name, except that an attempt after a wait has the name of that wait.
 pub type Name = u64;
 
 /// The length of a reservation, in microseconds.
 const KEPT_US: u64 = 50_000;
 
-/// A server. An exclusive lock is a permit with limit 1.
+/// A server with one lock. An exclusive lock is a permit with a limit of 1.
 pub struct SimpleNode {
     pub id: u128,
     limit: u16,
     last: u64,
-    /// The grants by number: owner, token, end.
+    /// The grants by permit number: owner, token, and the end of the lease.
     grants: BTreeMap<u16, (Name, u64, u64)>,
     kept: BTreeMap<u16, (Name, u64)>,
     queue: BTreeMap<(u64, Name), u64>,
@@ -33,17 +33,17 @@ impl SimpleNode {
         NodeId(self.id)
     }
 
-    /// Forgets everything except its tokens. Is guarded until `guarded_until`.
+    /// Forgets everything except its tokens, as after a restart without data, and is guarded until `guarded_until`.
     pub fn forget(&mut self, guarded_until: u64) {
         *self = Self { last: self.last, ..Self::new(self.id, self.limit, guarded_until) };
     }
 
-    /// Breaks all grants, as an operator.
+    /// Ends all grants, as an operator's BREAK does.
     pub fn take_away(&mut self) {
         self.grants.clear();
     }
 
-    /// Returns the token of `name`.
+    /// Returns the token of the grant that `name` has, if it has one.
     pub fn token_of(&self, name: Name) -> Option<u64> {
         self.grants.values().find(|(owner, ..)| *owner == name).map(|(_, token, _)| *token)
     }
@@ -77,25 +77,25 @@ impl SimpleNode {
         Token::new(token).map_or(Answer::No, Answer::Token)
     }
 
-    /// Returns the numbers of permits that an attempt may get.
+    /// Returns the permit numbers that are free for an attempt at `now`.
     pub fn free(&mut self, now: u64) -> Vec<u16> {
         self.tidy(now);
         (1..=self.limit).filter(|number| self.queue.is_empty() && self.is_free(*number, 0)).collect()
     }
 
-    /// Lets the request of `name` wait until the given time.
+    /// Adds the request of `name` to the queue, until `until`.
     pub fn wait(&mut self, name: Name, ticket: u64, until: u64) {
         self.queue.insert((ticket, name), until);
     }
 
-    /// Releases the grant of `name`, and removes it from the queue.
+    /// Ends the grant of `name`, and removes its request from the queue.
     pub fn release(&mut self, name: Name) {
         self.grants.retain(|_, (owner, ..)| *owner != name);
         self.kept.retain(|_, (owner, _)| *owner != name);
         self.queue.retain(|(_, waits), _| *waits != name);
     }
 
-    /// Serves the queue. Returns the names whose turn has come, with their numbers.
+    /// Serves the queue. Returns the names whose turn has come, each with the permit number reserved for it.
     pub fn pass_on(&mut self, now: u64) -> Vec<(Name, u16)> {
         self.tidy(now);
         let mut told = vec![];

@@ -1,4 +1,4 @@
-//! The node's state file, read from any text.
+//! Fuzzes the reading of a node's state file, with any text.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,8 @@ use palisade_core::BootId;
 use palisade_core::{BootTime, FileId, Found, Guard, LocksDigest, NodeState, Now, OutstandingTtl, Start, Tokens};
 use sha2::{Digest as _, Sha256};
 
-/// Reads the text unchanged, and again with a correct checksum, to reach the code behind the check of the checksum.
+/// Reads the text as it is, and once more with a correct checksum. Without that nothing behind the check of the
+/// checksum would be reached.
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     read(text);
@@ -14,7 +15,7 @@ pub fn run(input: &[u8]) {
     read(&checked(body));
 }
 
-/// Returns `body` with a line that has its checksum.
+/// Returns `body` with a last line that has its checksum.
 pub fn checked(body: &str) -> String {
     let mut text = body.to_owned();
     if !text.ends_with('\n') {
@@ -37,7 +38,7 @@ fn read(text: &str) {
     start(&state);
 }
 
-/// Starts a node with a state that passed its checks.
+/// Begins an incarnation with a state that was read. Nothing may panic.
 fn start(state: &NodeState) {
     let now = BootTime::from_us(1_000_000);
     for boot in [state.boot, BootId([7; 16])] {

@@ -1,4 +1,4 @@
-//! Clients with waiting requests: the conditions for their waits, and their answers.
+//! Clients with waiting requests: what they wait for, and their answers.
 
 use palisade_core::engine::Request;
 use palisade_core::limits::{DISK_WAIT_MS, UNUSED_TURNS_MAX};
@@ -9,7 +9,7 @@ use crate::clients::{Stands, Waits};
 use crate::oracle::{Place, grant_of};
 use crate::world::{World, key_of, name_of};
 
-/// The number of answers sent at a time. It is small, so that some answers are sometimes left for the next time.
+/// The number of answers that are sent at a time: so few that some are often left for the next time.
 const ANSWERS_A_PASS: usize = 2;
 
 impl World {
@@ -18,7 +18,7 @@ impl World {
         WaiterId(self.clients)
     }
 
-    /// Records that the request waits as `waiter`, for up to `ms`.
+    /// Notes that the request waits as `waiter`, for up to `ms` milliseconds.
     pub fn enter(&mut self, place: Place, waiter: Waiter, ms: u32, request: &Request<'_>) {
         let ttl_ms = match waiter.want {
             Want::Lock { ttl, .. } => Some(ttl.ms()),
@@ -45,14 +45,14 @@ impl World {
         self.waits.insert(waiter.id.0, waits);
     }
 
-    /// Returns the unanswered requests in the queue, with their arrival numbers.
+    /// Iterates over the requests in the queue that have no answer yet, each with its number of arrival.
     fn line(&self, place: Place) -> impl Iterator<Item = (u64, &Waits)> {
         let name = name_of(place);
         let ids: Vec<u64> = self.node.waiting().of(key_of(place, &name)).map(|waiter| waiter.id.0).collect();
         ids.into_iter().filter_map(|id| Some((id, self.waits.get(&id)?)))
     }
 
-    /// Returns the position of `waiter`, whose request has just arrived.
+    /// Returns the position in the queue of `waiter`, whose request has just arrived.
     fn stands(&self, place: Place, waiter: &Waiter, request: &Request<'_>) -> Stands {
         let (id, ticket) = (waiter.id.0, if let Request::Wait(ask) = request { ask.ticket } else { None });
         let is_own =
@@ -65,8 +65,8 @@ impl World {
         }
     }
 
-    /// Returns true if no other request was before that of `owner`, which was just answered: by ticket, or by arrival
-    /// if turns were not used.
+    /// Returns true if no other request came before that of `owner`, which was just answered. The ticket decides, or
+    /// the arrival if turns were left unused.
     pub fn is_next(&self, place: Place, owner: &[u8]) -> bool {
         let own = || self.waits.iter().filter(|(_, waits)| waits.place == place && waits.owner == owner);
         let others = || self.line(place).filter(|(_, waits)| waits.owner != owner && self.boot <= waits.until);
@@ -77,7 +77,7 @@ impl World {
         by_ticket || self.oracle.unused_turns(place, self.boot) >= UNUSED_TURNS_MAX && by_arrival()
     }
 
-    /// Checks that another holder or a reservation blocks the first request in the queue.
+    /// Checks that the first request in each queue cannot get the lock, because of a holder or a reservation.
     pub fn nobody_waits_for_what_is_free(&self) {
         if self.is_hindered() {
             return;
@@ -88,8 +88,8 @@ impl World {
                 continue;
             }
             let Some((_, first)) = self.line(place).min_by_key(|(_, waits)| waits.stands) else { continue };
-            // A client may have moved a lock that the owner holds to the key. A writer learns of that when the queue is
-            // next served.
+            // A client may have moved a lock to the key that the first waiting owner itself holds. If it waits to
+            // write, it is answered when the queue is next looked at.
             let waits_for_itself = first.wanted != Wanted::Exclusive && self.is_held_by(place, &first.owner);
             assert!(!waits_for_itself, "{:?} waits for {place:?}, which it holds", first.owner);
             let had_turn = first.ttl_ms.is_none() && self.oracle.kept_for(place, &first.owner, self.boot).is_some();
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// Returns true if a lease of the current lock ended so recently that the background work may not have noticed.
+    /// Returns true if a lease of the present lock ended so short a time ago that the background may not have noticed.
     fn has_just_ended(&self, place: Place) -> bool {
         let end = self.locks.get(&place).map(Lock::next_end).filter(|end| self.boot > *end);
         end.is_some_and(|end| self.boot.us_since(end) <= Deadlines::LATE_US)
@@ -123,7 +123,7 @@ impl World {
         self.oracle.told(place, owner, mode, (self.boot, until));
     }
 
-    /// Sends the answers. Each request gets one.
+    /// Sends the answers that are ready. Checks that each request gets one, and the right one.
     pub fn deliver(&mut self) {
         for (id, answer) in std::mem::take(&mut self.outbox) {
             self.is_told(id, answer);
@@ -156,14 +156,15 @@ impl World {
                 wish.into_iter().for_each(|wish| self.keeps(place, &owner, wish));
             }
             Answer::Turn(number) if !self.is_held_by(place, &owner) => {
-                // A request whose time is over is answered together with requests of its owner whose time is not over.
+                // The time of this request is over. It may be answered like another request of its owner whose time is
+                // not over.
                 assert!(self.boot <= until || self.oracle.kept_for(place, &owner, self.boot).is_some());
                 let mode = wanted.modes().find(|mode| mode.number() == number).expect("one that was wanted");
                 self.tell(place, &owner, mode);
             }
             Answer::Turn(_) => {}
-            // The request could not get the lock, or other requests were before it. Those are still waiting, or got the
-            // same answer a moment ago.
+            // The request could not get the lock, or others came before it. Those still wait, or got this answer a
+            // moment ago.
             Answer::TimedOut(_) if at_once && !taken_back => {
                 let may_have_it = self.oracle.admits(place, &owner, wanted, self.boot);
                 let told = Some((place, self.boot));

@@ -1,15 +1,15 @@
-//! A [`Keeper`], with checks of its promises at each input.
+//! A [`Keeper`] whose promises are checked at each input.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{Keeper, News, ROUNDS_A_LEASE, Work};
 
-/// The divisor of a lease that gives the longest pause before a failed round of extension is repeated.
+/// The longest pause before a failed round is repeated is a lease divided by this.
 const AGAIN_OF_TTL: u64 = 10;
 
 /// The shortest pause before a round is repeated, in microseconds.
 const AGAIN_LEAST_US: u64 = 5_000;
 
-/// A keeper under observation.
+/// A keeper, and what it has to have promised.
 pub struct Watched {
     keeper: Keeper,
     /// True if nodes hang only for short moments and the lock is extended in the background.
@@ -28,7 +28,7 @@ impl Watched {
         &self.keeper
     }
 
-    /// Returns true if the owner may rely on the lock, exclusively.
+    /// Returns true if the owner may rely on the lock, as one that holds it alone.
     pub fn relies(&self, now: BootTime) -> bool {
         !self.is_lost && !self.is_taken_away && now < self.keeper.held().valid_until()
     }
@@ -37,14 +37,14 @@ impl Watched {
         self.is_lost
     }
 
-    /// Returns the moment to wake the keeper, if that has changed.
+    /// Returns the time at which to wake the keeper, if that has changed since the last call.
     pub fn new_wake(&mut self) -> Option<BootTime> {
         let wake = self.keeper.wake_at().filter(|wake| self.awake_at != Some(*wake));
         self.awake_at = self.keeper.wake_at();
         wake
     }
 
-    /// Passes an input to the keeper at `now`.
+    /// Passes an input to the keeper at `now`, and checks what the keeper then does.
     pub fn keep(&mut self, now: BootTime, input: impl FnOnce(&mut Keeper) -> Work) -> Work {
         if self.awake_at.is_some_and(|at| at <= now) {
             self.awake_at = None;
@@ -67,7 +67,7 @@ impl Watched {
             assert!(!self.is_calm, "lost though nodes answer: {why:?}");
             return work;
         }
-        // A move to another version of the set abandons the current round.
+        // A move to another version of the set gives up the round that was under way.
         assert!(!work.begins || outcome.is_some() || held.round() > round + 1, "begun while one was under way");
         let wake = self.keeper.wake_at().expect("nothing wakes it");
         assert!(wake <= held.valid_until(), "it sleeps through its end");

@@ -1,4 +1,4 @@
-//! Clients that watch locks. Each is answered once, as soon as the lock differs from the client's knowledge, and not
+//! Clients that watch locks. Each must be answered once, as soon as the lock is in another state than it knows, and not
 //! before.
 
 use palisade_core::request::{Known, Patience, Watch};
@@ -8,7 +8,7 @@ use crate::clients::Watcher;
 use crate::oracle::{Done, Place};
 use crate::world::{World, key_of, name_of};
 
-/// The number of watchers answered at a time. It is small, so that some are sometimes left for the next time.
+/// The number of watchers that are answered at a time: so few that some are often left for the next time.
 const TOLD_A_LOOK: usize = 2;
 
 impl World {
@@ -36,21 +36,21 @@ impl World {
         Ok(())
     }
 
-    /// Returns true if `known` matches the lock, by the simplest reading.
+    /// Returns true if the lock is in the state `known`, read in the simplest way.
     fn is_known(&self, place: Place, known: Known) -> bool {
         let live = || self.locks.get(&place).into_iter().flat_map(|lock| lock.grants().map(|(_, grant)| grant));
         let mut live = live().filter(|grant| self.boot <= grant.deadline());
         match known {
             Known::Free => live.next().is_none(),
             Known::Grant(token, sequence) => {
-                // Several readers may have the same token. The grant that lasts longest counts.
+                // Several readers may have one token. The grant that lasts longest counts.
                 let grant = live.filter(|grant| grant.token() == token).max_by_key(|grant| grant.deadline());
                 grant.is_some_and(|grant| sequence.is_none_or(|sequence| grant.note_sequence() <= sequence))
             }
         }
     }
 
-    /// Answers some watchers of a lock that may have changed.
+    /// Answers some watchers of a lock that may have changed. Checks that they know another state.
     pub fn notify_watchers(&mut self, place: Place) {
         let name = name_of(place);
         let told = self.node.take_told(key_of(place, &name), self.locks.get(&place), TOLD_A_LOOK, self.boot);
@@ -61,7 +61,8 @@ impl World {
         }
     }
 
-    /// Serves watchers, even while writes are not allowed. Returns `false` if nothing is due.
+    /// Does the due work for watchers, which happens even while writes are not allowed. Returns false if nothing is
+    /// due.
     pub fn check_watchers(&mut self) -> bool {
         if let Some(WaiterId(id)) = self.node.take_watcher_timed_out(self.boot) {
             let watcher = self.watchers.remove(&id).expect("who is told watches");
@@ -73,7 +74,7 @@ impl World {
         true
     }
 
-    /// Checks that no watcher is forgotten: its knowledge is correct, or its lock is due to be checked now.
+    /// Checks that no watcher is forgotten: what it knows is true, or its lock is due to be checked now.
     pub fn no_watcher_is_forgotten(&self) {
         assert_eq!(self.node.watching().len(), self.watchers.len());
         let is_due = self.node.watching().next_due().is_some_and(|due| due <= self.boot);
@@ -83,7 +84,7 @@ impl World {
         }
     }
 
-    /// Removes a client that watches.
+    /// Disconnects a client that watches.
     pub fn watcher_leaves(&mut self, which: u8) {
         let Some(&id) = self.watchers.keys().nth(usize::from(which) % self.watchers.len().max(1)) else { return };
         self.watchers.remove(&id);

@@ -14,33 +14,34 @@ use crate::clients::{Keeping, Waits, Watcher};
 use crate::disk::Disk;
 use crate::oracle::{Oracle, Place, grant_of};
 
-/// The beginning of the world.
+/// The boot clock when the world begins.
 pub const START: BootTime = BootTime::from_us(1_000_000_000);
 
-/// The wall clock at the beginning, in microseconds.
+/// The wall clock when the world begins, in microseconds.
 const WALL_US: u64 = 1_700_000_000_000_000;
 
 /// A time longer than every lease, wait, guard and reservation, in milliseconds.
 const LONG_MS: u32 = 4 * 86_400_000;
 
-/// The most steps of background work at one moment. Each due item is handled once, and creates few new ones.
+/// The most steps of background work at one moment. More mean an endless loop, because each due item is handled once
+/// and creates few new ones.
 const BACKGROUND_STEPS_MAX: usize = 100_000;
 
-/// The time, in milliseconds, for which the node may have to retry queues one by one after a delay of the disk: a
+/// The time for which the node may have to try queues again one by one after the disk was late, in milliseconds: a
 /// moment for each key.
 const HINDERED_MS: u32 = 7 * RETRY_HAND_OVER_MS;
 
-/// The distance in time, in milliseconds, beyond which a lease's end may have to be sorted before it is handled.
+/// A lease whose end is further away than this may have to be sorted before it is handled, in milliseconds.
 const FAR_MS: u64 = 60_000;
 
-/// The way in which due work is treated.
+/// The treatment of due work when time has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// Due work is done.
+    /// Due work is done before the next command.
     Due,
-    /// Due work is done, but the limit on answers at a time is already reached.
+    /// Due work is done, but the most clients for one pass of the event loop were answered already.
     AnswersNobody,
-    /// Commands come first, and due work later.
+    /// Due work is done later: commands come first.
     Late,
 }
 
@@ -56,24 +57,24 @@ pub struct World {
     pub oracle: Oracle,
     pub boot: BootTime,
     pub wall_us: u64,
-    /// The disk, if there is one; without it, nothing has to be written before a promise.
+    /// The disk; `None` if nothing has to be written before a promise.
     pub disk: Option<Disk>,
-    /// Waiters that lost their permission, as the node learned, and that are still unanswered.
+    /// Waiters whose users lost the permission, which the node knows, and that are not answered yet.
     pub forbidden: BTreeSet<WaiterId>,
-    /// True once the server has declared that it grants nothing any longer.
+    /// True once the server has said that it will never let the node grant again.
     pub was_poisoned: bool,
     pub waits: BTreeMap<u64, Waits>,
     pub watchers: BTreeMap<u64, Watcher>,
-    /// Leases kept while a connection is open.
+    /// The leases that are kept alive while a connection is open.
     pub keeping: Keeping,
-    /// Decisions for waiters that have not been sent yet.
+    /// Answers that the node has given, and that are not sent yet.
     pub outbox: Vec<(WaiterId, Answer)>,
-    /// The next refusals of the server, two bits for each question.
+    /// The server's answers to the next questions: two bits for each.
     doubts: u8,
-    /// The time until which a ceiling, an eviction or a refusal of the server may block a hand-over.
+    /// The time until which a ceiling, an eviction or a refusal of the server may keep the node from handing over.
     pub hindered: BootTime,
     pub clients: u64,
-    /// True if the client of the current ACQUIRE can be blocked.
+    /// True if the client of the present ACQUIRE can be blocked.
     pub may_block: bool,
     /// The place and time of the last refusal of a request that waits for no holder.
     pub told_at_once: Option<(Place, BootTime)>,
@@ -93,7 +94,7 @@ pub fn key_of(place: Place, name: &[u8]) -> Key<'_> {
 }
 
 impl World {
-    /// Returns a node without a state file, or with an empty one.
+    /// Creates a node without a state file, or with an empty one.
     pub fn new(token_floor: u64, trusted_since: BootTime, has_file: bool) -> Self {
         let mut node = if has_file { begun(token_floor) } else { Node::new(token_floor) };
         *node.tamper().trusted_since = trusted_since;
@@ -134,7 +135,8 @@ impl World {
         (self.locks.get(&place).cloned(), last, node.deadlines().len(), in_time, node.counters())
     }
 
-    /// Returns the number of waiters whose time is not over. The others may be answered at any moment.
+    /// Returns the number of waiters whose time is not over. Those whose time is over may be answered at any moment, so
+    /// they are not counted.
     fn in_time(&self, place: Place) -> usize {
         self.node.waiting().of(key_of(place, &name_of(place))).filter(|waiter| self.boot <= waiter.until).count()
     }
@@ -148,12 +150,12 @@ impl World {
         own.is_some_and(|(_, grant)| !grant.is_expired(self.boot))
     }
 
-    /// Returns true if a request whose time is not up is waiting.
+    /// Returns true if a request waits for the lock whose time is not over.
     pub fn waits_in_time(&self, place: Place) -> bool {
         self.in_time(place) > 0
     }
 
-    /// Writes the node's state. If it is `needed`, the node may not promise anything before.
+    /// Has the node's state written. If that is `needed`, the node may promise nothing before it is done.
     pub fn save(&mut self, needed: bool) {
         let now = self.now();
         if let Some(disk) = &mut self.disk {
@@ -167,7 +169,7 @@ impl World {
         }
     }
 
-    /// Sets the server's refusals, and may complete the pending write.
+    /// Sets how the server answers the next questions, and may complete the write that is under way.
     pub fn wavers(&mut self, doubts: u8, disk_gets_done: bool) {
         let Some(disk) = &mut self.disk else { return };
         self.doubts = doubts;
@@ -176,7 +178,7 @@ impl World {
         }
     }
 
-    /// Returns the server's next answer. 1 and 3 are refusals.
+    /// Returns how the server answers the next question: 1 and 3 are refusals.
     pub fn doubt(&mut self) -> u8 {
         let doubt = self.doubts & 3;
         self.doubts >>= 2;
@@ -187,12 +189,12 @@ impl World {
         self.hindered = self.hindered.max(until);
     }
 
-    /// Records that the node has to retry something soon that it could not do now.
+    /// Notes that the node could not do something now, and has to try again soon.
     pub fn is_hindered_for_disk(&mut self) {
         self.is_hindered_until(self.boot.plus_ms(HINDERED_MS));
     }
 
-    /// Returns true if an obstacle exists, or existed a moment ago.
+    /// Returns true if something keeps the node from handing over, or did a moment ago.
     pub fn is_hindered(&self) -> bool {
         // A request that waits for the end of the guard is served up to a millisecond after it.
         let just_now = BootTime::from_us(self.boot.as_us() - 1_000);
@@ -211,7 +213,7 @@ impl World {
         if timer == Timer::Late {
             return;
         }
-        // The server checks the disk ten times a second.
+        // A server asks ten times a second what is on the disk.
         self.check_disk();
         if self.node.is_write_due(self.now()) {
             self.save(false);
@@ -219,8 +221,7 @@ impl World {
         self.background(paused, timer == Timer::Due);
     }
 
-    /// Does the due work. Writes nothing while writes are paused, and hands nothing over while no client may be
-    /// answered.
+    /// Does the due work. While writes are `paused` it writes nothing; without `may_answer` it hands nothing over.
     fn background(&mut self, paused: bool, may_answer: bool) {
         self.node.sweep(self.boot);
         for step in 0.. {
@@ -251,7 +252,7 @@ impl World {
                 }
                 None => break,
             }
-            // Answers are judged by the current state, so they are sent now.
+            // An answer is judged by the present state, so it is sent before that changes.
             self.deliver();
         }
         self.deliver();
@@ -261,14 +262,14 @@ impl World {
         }
     }
 
-    /// Checks the promise of every answer with a token: the lease is valid until sent + waited + ttl.
+    /// Checks what a client relies on that gets a token: the lease lasts until sent + waited + ttl.
     pub fn check_lasting(&self, place: Place, owner: &[u8], from: BootTime, ttl_ms: u32) {
         let own = grant_of(&self.locks[&place], owner);
         let deadline = own.expect("who is promised something holds it").1.deadline();
         assert!(deadline >= from.plus_ms(ttl_ms), "promised for {ttl_ms} ms from {from:?}, it ends at {deadline:?}");
     }
 
-    /// Checks that the requests behind each owner in a queue are counted exactly once.
+    /// Checks that the callers which wait behind requests in their clients are counted once for each owner.
     fn those_behind_are_counted(&self) {
         for (db, name) in [0, 1].into_iter().flat_map(|db| (0..3).map(move |name| (db, name_of((db, name))))) {
             let waiters = self.node.waiting().of(Key { db, name: &name });
@@ -287,7 +288,7 @@ impl World {
         assert!(log.entries().all(|entry| entry.at <= self.boot && entry.waited_ms.max(entry.held_ms) <= age_ms));
     }
 
-    /// Checks the invariants that hold between two steps.
+    /// Checks what must be true between any two steps.
     pub fn is_sound(&self) {
         self.log_is_sound();
         self.those_behind_are_counted();
@@ -311,9 +312,9 @@ impl World {
         }
     }
 
-    /// Checks that the background work handles the lease that ends first: never before its end, and soon after it or at
-    /// once, except that it may first sort later ends. (A lock that is renamed long after its end, while writes are
-    /// paused, is due at once.)
+    /// Checks that the background handles the lease that ends first. Never before its end; and soon after it, or at
+    /// once, except that it may first sort later ends. (If a lock is renamed long after its end, while writes are
+    /// paused, it is due at once.)
     fn leases_are_looked_after(&self) {
         let first = self.locks.values().map(Lock::next_end).min();
         let earliest = self.node.deadlines().earliest();
@@ -325,13 +326,13 @@ impl World {
         assert!(is_in_time || is_to_sort, "{earliest:?} for what ends at {first:?}");
     }
 
-    /// Ends the run. Checks that nothing is left: every request is answered, every lease has ended, and every table is
+    /// Ends the run. Checks that nothing is left: every request is answered, every lease is over, and every table is
     /// empty.
     pub fn end(&mut self) {
         self.nothing_hinders();
         self.boot = self.boot.plus_ms(LONG_MS);
         self.background(false, true);
-        // A ceiling that is too low is retried a moment later.
+        // If a ceiling is too low, the node tries again a moment later.
         self.boot = self.boot.plus_ms(LONG_MS);
         self.background(false, true);
         self.is_sound();
@@ -345,8 +346,8 @@ impl World {
         assert_eq!(self.node.next_due(), None);
     }
 
-    /// Removes every obstacle: the disk is up to date from now on, and the server grants. A request that still waits is
-    /// waiting for a holder.
+    /// Removes every obstacle: the disk is up to date from now on, and the server lets the node grant. After this a
+    /// request that still waits is waiting for a holder.
     fn nothing_hinders(&mut self) {
         self.doubts = 0;
         if let Some(disk) = &mut self.disk {
@@ -368,7 +369,7 @@ impl World {
     }
 }
 
-/// Returns an incarnation that knows of no earlier one, like the first incarnation of a node.
+/// Creates an incarnation that knows of no earlier one, as the first of a node does.
 fn begun(token_floor: u64) -> Node {
     let found = Found::default();
     let node = Node::new(token_floor);

@@ -1,4 +1,4 @@
-//! Runs every target on its seeds and on random inputs: the part of the fuzzing that every test run includes.
+//! Runs every target on its seeds and on random inputs: the part of the fuzzing that belongs to every test run.
 //!
 //! `PALISADE_INPUTS` sets the number of random inputs for each target (default 3000), `PALISADE_SEED` the seed from
 //! which they are drawn, and `PALISADE_TARGET` the only target to run.
@@ -20,7 +20,7 @@ fn seeds(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|file| (file.clone(), fs::read(file).unwrap())).collect()
 }
 
-/// Runs the target, and names the input if it fails.
+/// Runs the target on `input`. If it panics, says which input that was.
 fn run(target: &Target, input: &[u8], what: &str) {
     let result = std::panic::catch_unwind(|| (target.run)(input));
     if result.is_err() {
@@ -42,7 +42,7 @@ fn every_seed_keeps_every_promise() {
     }
 }
 
-/// Returns `PALISADE_SEED`, or a new seed; prints the command that draws the same inputs again.
+/// Returns `PALISADE_SEED`, or a new seed. Prints the command that draws the same inputs again.
 fn seed(inputs: usize) -> u64 {
     let given = std::env::var("PALISADE_SEED").ok();
     let seed = given.map_or_else(rand::random, |seed| seed.parse().expect("PALISADE_SEED is a number"));
@@ -53,8 +53,8 @@ fn seed(inputs: usize) -> u64 {
     seed
 }
 
-/// Half of the inputs are random bytes. Each of the others is a seed that follows the beginning of another seed, with
-/// some bytes changed, cut or repeated.
+/// Draws inputs and runs every target on them. Half are random bytes. Each of the others is a seed that follows the
+/// beginning of another seed, with some bytes changed, cut or repeated.
 #[test]
 fn random_inputs_keep_every_promise() {
     let inputs = std::env::var("PALISADE_INPUTS").ok().and_then(|inputs| inputs.parse().ok()).unwrap_or(3_000);
