@@ -1,4 +1,4 @@
-//! Places for connections, up to the limit: which connection gets one, which gives one up, and how the others are
+//! Places for connections, up to the limit: which connection gets one, which gives its place up, and how the others are
 //! refused.
 
 use std::pin::pin;
@@ -15,7 +15,7 @@ use crate::refused::too_many_connections;
 use crate::reply::write_error;
 use crate::state::State;
 
-/// An open connection, counted until it is dropped, even by a panic.
+/// An open connection that has a place. It counts until this is dropped, even by a panic.
 #[derive(Debug)]
 pub struct Open {
     /// The connection's unique number.
@@ -27,8 +27,8 @@ pub struct Open {
 }
 
 impl Open {
-    /// Admits a connection. If the limit is reached, the oldest stranger (see [`crate::strangers`]) gives up its place.
-    /// Returns `None` if there is no stranger.
+    /// Admits a connection. If the limit is reached, the oldest stranger gives up its place: a connection that has not
+    /// shown yet that a client uses it ([`crate::strangers`]). Returns `None` if there is no stranger.
     pub async fn admit(state: &Arc<State>, present: &Present) -> Option<Self> {
         loop {
             let mut left = pin!(state.strangers.left.notified());
@@ -41,7 +41,7 @@ impl Open {
                 return None;
             }
             state.counts.too_slow.up();
-            // A stranger only waits for its client, so it leaves at once.
+            // A stranger is only waiting for its client, so it leaves at once.
             left.await;
         }
     }
@@ -54,12 +54,13 @@ impl Open {
         Self { id, state: Arc::clone(state), goes, _present: present.clone() }
     }
 
-    /// Keeps the place from now on. Returns false if the place was already given to another connection.
+    /// Makes sure that the connection keeps its place from now on. Returns false if the place was already given to
+    /// another connection.
     pub fn stay(&self) -> bool {
         self.state.strangers.remove(self.id)
     }
 
-    /// Returns when the connection has to give up its place.
+    /// Returns when the connection has to give up its place, or never.
     pub async fn goes(&self) {
         self.goes.notified().await;
     }
@@ -76,8 +77,10 @@ impl Drop for Open {
     }
 }
 
-/// Tells a connection that there is no place for it, and closes it. For a short time its input is read until the client
-/// closes it too: the system answers unread input with a reset, because of which the client could not read the text.
+/// Answers a connection that there is no place for it, and closes it.
+///
+/// Before that its input is read for a short time, until the client closes it too. Otherwise the system would answer
+/// unread input with a reset, and the client could not read the answer.
 pub fn turn_away(state: &State, stream: Stream) {
     let mut text = BytesMut::new();
     write_error(&too_many_connections(state.connections_max), &mut text);
@@ -91,7 +94,7 @@ pub fn turn_away(state: &State, stream: Stream) {
     }
 }
 
-/// Reads and discards input until it ends or exceeds the limit.
+/// Reads and drops input until it ends or exceeds the limit.
 async fn drain(stream: &Stream) {
     let mut left = REQUEST_BYTES_MAX;
     let mut bytes = BytesMut::with_capacity(READ_BYTES);

@@ -1,6 +1,8 @@
-//! A connection: requests in, answers out, in order. While a command waits for the nodes, the connection is still read,
-//! so that a disconnection is noticed. Then requests that only this client needs are dropped and leave every queue;
-//! changes to its locks are completed.
+//! Serves one connection: requests in, answers out, in order.
+//!
+//! While a command waits for the nodes, the connection is still read, so that the agent notices when the client
+//! disconnects. Then requests that only this client needs are dropped, and leave every queue; changes to its locks are
+//! completed.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -22,7 +24,7 @@ use crate::requests::{Request, Requests};
 use crate::session::Session;
 use crate::state::State;
 
-/// Serves a connection until it ends or another one needs its place.
+/// Serves a connection until it ends, or until it has to give up its place.
 pub async fn serve(open: Open, stream: Stream, peer: String) {
     let state = Arc::clone(&open.state);
     let is_known = state.password.is_none();
@@ -47,12 +49,12 @@ struct Connection<'a> {
     state: Arc<State>,
     stream: &'a Stream,
     session: Session,
-    /// The place among all connections, as long as it may be given to another one.
+    /// The connection's place, as long as another connection may get it.
     place: Option<&'a Open>,
     requests: Requests,
-    /// Answers that have not been written.
+    /// Answers that have not been written yet.
     out: BytesMut,
-    /// True once no more input can come from the client.
+    /// True if the client has disconnected, so that no further input can come.
     is_gone: bool,
 }
 
@@ -89,7 +91,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Answers all complete requests. Returns false if the connection ends after that.
+    /// Answers all complete requests. Returns false if the connection has to end after that.
     async fn answer_all(&mut self, mut ended: Pin<&mut impl Future<Output = ()>>) -> bool {
         loop {
             match self.requests.next() {
@@ -115,7 +117,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Keeps the place if the client is known. Returns false if the place was already given to another connection.
+    /// Makes sure that the connection keeps its place, if it has shown that a client uses it. Returns false if the
+    /// place was already given to another connection.
     fn stay(&mut self) -> bool {
         let place = self.place.take_if(|_| self.session.is_known);
         let stays = place.is_none_or(Open::stay);
@@ -123,7 +126,7 @@ impl Connection<'_> {
         stays
     }
 
-    /// Answers one request.
+    /// Answers one request, and counts it.
     async fn answer(&mut self, request: Request, ended: Pin<&mut impl Future<Output = ()>>) {
         if self.state.is_ending() {
             write_error(CLOSING, &mut self.out);
@@ -171,14 +174,14 @@ impl Connection<'_> {
         }
     }
 
-    /// Waits for an answer of the nodes as long as the client is connected; returns `None` if it disconnects.
+    /// Waits for the nodes' answer as long as the client is connected. Returns `None` if it disconnects.
     async fn wait(&mut self, later: &mut Later) -> Option<Answer> {
         if self.is_gone {
             return None;
         }
         let (stream, requests, out) = (self.stream, &mut self.requests, &mut self.out);
         let hung_up = async {
-            // Earlier answers are sent while a command waits.
+            // Answers to earlier requests are sent while this one waits.
             if flush(stream, out).await.is_err() {
                 return;
             }
@@ -201,7 +204,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Writes the pending answers. A client that does not read them counts as disconnected.
+    /// Writes the answers that are not written yet. A client that does not read them in time counts as disconnected.
     async fn flush(&mut self) {
         if let Err(why) = flush(self.stream, &mut self.out).await {
             if why.kind() == ErrorKind::TimedOut {
@@ -230,7 +233,7 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Writes all of `out`.
+/// Writes all bytes of `out`, however long that takes.
 async fn flush(stream: &Stream, out: &mut BytesMut) -> io::Result<()> {
     while !out.is_empty() {
         match stream.try_write(out) {
@@ -253,7 +256,7 @@ async fn read(stream: &Stream, bytes: &mut BytesMut) -> io::Result<()> {
         match stream.try_read(bytes) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(_) => return Ok(()),
-            // A silent connection needs no buffer.
+            // A connection that is silent needs no buffer.
             Err(why) if why.kind() == ErrorKind::WouldBlock && bytes.is_empty() => *bytes = BytesMut::new(),
             Err(why) if why.kind() == ErrorKind::WouldBlock => {}
             Err(why) => return Err(why),

@@ -2,22 +2,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only grows, or one that rises and falls.
+/// A number that all connections may change: a total, or a present number.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds one.
+    /// Adds one to the number.
     pub fn up(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Subtracts one.
+    /// Subtracts one from the number.
     pub fn down(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns the number.
+    /// Returns the number as it is now.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -26,41 +26,42 @@ impl Count {
 /// The counters of one command.
 #[derive(Debug)]
 pub struct OfCommand {
-    /// The name.
+    /// The name of the command.
     pub name: &'static str,
-    /// The number of calls.
+    /// The number of calls of the command.
     pub calls: Count,
-    /// The number of calls answered with an error.
+    /// The number of calls that were answered with an error.
     pub errors: Count,
 }
 
-/// All counters.
+/// All counters of the agent.
 #[derive(Debug)]
 pub struct Counts {
-    /// Open connections.
+    /// The number of open connections.
     pub connections: Count,
-    /// Accepted connections.
+    /// The number of connections that were accepted.
     pub accepted: Count,
-    /// Connections that found no place.
+    /// The number of connections that were refused, because there was no place.
     pub turned_away: Count,
-    /// Connections closed because of what they sent.
+    /// The number of connections that were closed because they sent something that is no request.
     pub garbage: Count,
-    /// Connections closed because they did not read, authenticate, or complete a request in time.
+    /// The number of connections that were closed because they did not read, authenticate or complete a request in
+    /// time.
     pub too_slow: Count,
-    /// Connections that gave a wrong password.
+    /// The number of wrong passwords.
     pub wrong_passwords: Count,
-    /// Connections ended by a fault of the agent.
+    /// The number of connections that a fault (a panic) of the agent ended.
     pub panics: Count,
-    /// Commands that do not exist here.
+    /// The number of calls of commands that the agent does not have.
     pub unknown: Count,
-    /// Connections that wait for the answer of a blocking command.
+    /// The number of connections that are waiting for the answer to a command which waits for other clients.
     pub blocked: Count,
-    /// The counters of each command, in the order of the table.
+    /// The counters of each command, in the order of the table of commands.
     pub commands: Vec<OfCommand>,
 }
 
 impl Counts {
-    /// Returns counters for commands with these names, all zero.
+    /// Creates counters for commands with these names, all zero.
     pub fn new(names: impl IntoIterator<Item = &'static str>) -> Self {
         let of = |name| OfCommand { name, calls: Count::default(), errors: Count::default() };
         Self {

@@ -55,33 +55,33 @@ use crate::state::State;
 /// The configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The addresses to listen on, in addition to the sockets from systemd.
+    /// The addresses at which to listen. Sockets that systemd opened come in addition.
     pub listen: Vec<Address>,
-    /// The mode of the Unix sockets' files.
+    /// The file mode of the Unix sockets.
     pub socket_mode: u32,
-    /// The password that connections must give.
+    /// The password that connections must give; `None` if they need none.
     pub password: Option<Password>,
-    /// The address of the metrics.
+    /// The address at which the metrics are served; `None` for no metrics.
     pub metrics: Option<SocketAddr>,
-    /// The treatment of the agent's locks when it ends.
+    /// The treatment of the agent's locks when it ends: stay or be released.
     pub on_end: OnEnd,
-    /// The most connections at a time.
+    /// The most connections that may be open at a time.
     pub connections_max: usize,
-    /// Receives messages for operators, one line at a time.
+    /// Receives each line for operators, such as those about missing nodes.
     pub tell: fn(&str),
 }
 
 /// The treatment of an agent's locks when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnEnd {
-    /// Locks stay until their leases end: their holders continue with another agent.
+    /// Locks stay until their leases end, so that their holders can go on with another agent.
     #[default]
     Leave,
     /// Locks are released.
     Release,
 }
 
-/// An agent that listens.
+/// An agent that listens, but serves nobody before [`Agent::run`].
 #[derive(Debug)]
 pub struct Agent {
     config: Config,
@@ -132,21 +132,22 @@ impl Agent {
         Ok(Self { config, client, state, listeners, metrics })
     }
 
-    /// Returns the names of the sockets that the agent listens on.
+    /// Returns the names of the sockets at which the agent listens, for people.
     pub fn names(&self) -> &[String] {
         &self.state.listening
     }
 
-    /// Returns the address of the metrics.
+    /// Returns the address at which the metrics are served, if they are.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Serves until `end` returns, then completes pending work and answers waiting clients with an error.
+    /// Serves connections until `end` returns. Then it completes changes that are under way, and answers waiting
+    /// clients with an error.
     ///
     /// # Errors
     ///
-    /// A lock that was to be released could not be.
+    /// A lock that had to be released could not be.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), String> {
         let Self { config, client, state, listeners, metrics } = self;
         let (present, mut absence) = presence();
@@ -167,7 +168,8 @@ impl Agent {
         notify::stopping();
         state.end();
         drop(present);
-        // Tasks that listen end by themselves and remove their files; tasks of connections have no more work.
+        // The tasks that listen end by themselves and remove their files. The tasks of connections finish what they do.
+        // Both drop their tokens then.
         let is_quiet = timeout(END_TIME, absence.all_gone()).await.is_ok();
         tasks.shutdown().await;
         if !is_quiet {
@@ -175,7 +177,8 @@ impl Agent {
         }
         match config.on_end {
             OnEnd::Leave => {
-                // A lock that stays until its lease ends is still held, which is no failure.
+                // An error says that a lock is still held. With `Leave` that is as it should be: it stays until its
+                // lease ends.
                 let _ = client.close().await;
                 Ok(())
             }
@@ -197,11 +200,11 @@ async fn accept(state: Arc<State>, listener: Listener, present: Present) {
         };
         match accepted {
             Ok((stream, peer)) => match Open::admit(&state, &present).await {
-                // A panic ends only this connection.
+                // A panic in this task ends only this connection.
                 Some(open) => drop(tokio::spawn(connection::serve(open, stream, peer))),
                 None => turn_away(&state, stream),
             },
-            // The client disconnected before it was accepted.
+            // The client disconnected before its connection was accepted, which needs no message.
             Err(why) if why.kind() == ErrorKind::ConnectionAborted => {}
             Err(_) => sleep(ACCEPT_AGAIN).await,
         }

@@ -20,15 +20,15 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::limits::{GONE_AFTER, PROBE_AFTER, PROBE_EVERY};
 
-/// The length of the system's queue of connections to accept, as far as the system allows it.
+/// The most connections that the system keeps until they are accepted. It may allow fewer.
 const BACKLOG: i32 = 1_024;
 
-/// An address to listen on.
+/// An address at which to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A socket in the file system.
     Unix(PathBuf),
-    /// An address of this machine.
+    /// An address of this machine, with a port.
     Tcp(SocketAddr),
 }
 
@@ -58,10 +58,10 @@ impl fmt::Display for Address {
 /// A listening socket.
 #[derive(Debug)]
 pub struct Listener {
-    /// The address, for people.
+    /// The socket's address, as people read it.
     pub name: String,
     socket: Socket,
-    /// The socket's file, which is removed at the end, with its identity.
+    /// The socket's file and its identity. The file is removed at the end if it is still the same one.
     made: Option<(PathBuf, FileId)>,
 }
 
@@ -71,15 +71,15 @@ enum Socket {
     Tcp(TcpListener),
 }
 
-/// A file's identity, whatever its name.
+/// A file's identity, whatever its name: the device and the number on it.
 type FileId = (u64, u64);
 
 impl Listener {
-    /// Listens at `address`; the file of a Unix socket gets this mode.
+    /// Listens at `address`. The file of a Unix socket gets the mode `mode`.
     ///
     /// # Errors
     ///
-    /// The agent cannot listen on the address.
+    /// The agent cannot listen there.
     pub async fn bind(address: &Address, mode: u32) -> Result<Self, String> {
         let name = address.to_string();
         let failed = |why: io::Error| format!("{name} cannot be listened on: {why}");
@@ -100,11 +100,11 @@ impl Listener {
         Ok(Self { name, socket, made })
     }
 
-    /// Returns the sockets that systemd opened for this process, if any.
+    /// Returns the sockets that systemd opened for this process; none without systemd.
     ///
     /// # Errors
     ///
-    /// A socket does not listen.
+    /// One of them is not a socket that listens.
     pub fn inherited() -> Result<Vec<Self>, String> {
         let mut handed = ListenFd::from_env();
         let failed = |why: io::Error| format!("a socket that was handed over is no use: {why}");
@@ -145,7 +145,7 @@ impl Listener {
             }
             Socket::Tcp(socket) => {
                 let (stream, peer) = socket.accept().await?;
-                // Replies are small, and clients wait for them.
+                // Without this the system may hold small replies back, and clients wait for them.
                 stream.set_nodelay(true)?;
                 probe(&stream)?;
                 Ok((Stream::Tcp(stream), peer.to_string()))
@@ -173,19 +173,20 @@ fn probe(stream: &TcpStream) -> io::Result<()> {
     Ok(set_tcp_user_timeout(stream, GONE_AFTER.as_millis() as u32)?)
 }
 
-/// Creates a socket with this mode. The mode is set before the file exists, so that nobody else can connect in between.
+/// Creates a socket whose file has this mode. The mode is set before the file exists, so that nobody else can connect
+/// in between.
 fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     fchmod(&socket, Mode::from_raw_mode(mode))?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // The process's umask was applied to the file too, so the mode is set again.
+    // The umask of the process may have taken away more than wanted, so the mode is set once more.
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     listen(&socket, BACKLOG)?;
     UnixListener::from_std(socket.into())
 }
 
-/// Makes room for a socket at `path`: removes an old socket on which no process listens.
+/// Removes an old socket at `path`, if no process listens at it.
 fn clear(path: &Path) -> Result<(), String> {
     let name = path.display();
     match std::os::unix::net::UnixStream::connect(path) {
@@ -220,7 +221,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The connection is gone.
+    /// The connection has ended.
     pub async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.readable().await,
@@ -232,7 +233,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The connection is gone.
+    /// The connection has ended.
     pub async fn writable(&self) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.writable().await,
@@ -240,7 +241,8 @@ impl Stream {
         }
     }
 
-    /// Reads available bytes into the spare room of `bytes`. Returns 0 at the end of the input.
+    /// Reads the bytes that have arrived into the spare room of `bytes`. Returns their number. Returns 0 at the end of
+    /// the input.
     ///
     /// # Errors
     ///
@@ -252,11 +254,11 @@ impl Stream {
         }
     }
 
-    /// Writes as many bytes as the system accepts. Returns the number of bytes.
+    /// Writes as many bytes as the system takes now. Returns their number.
     ///
     /// # Errors
     ///
-    /// `WouldBlock`: there is no room now. Any other: the connection is gone.
+    /// `WouldBlock`: there is no room now. Any other: the connection has ended.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.try_write(bytes),
@@ -264,16 +266,17 @@ impl Stream {
         }
     }
 
-    /// Closes the direction to the client.
+    /// Closes the connection for writing, so that the client sees the end of the answers.
     pub fn end_writing(&self) {
-        // A failure means that the client has disconnected.
+        // If this fails, the client has already disconnected.
         let _ = match self {
             Self::Unix(stream) => shutdown(stream, Shutdown::Write),
             Self::Tcp(stream) => shutdown(stream, Shutdown::Write),
         };
     }
 
-    /// Waits until the client has disconnected. Returns true if it has, even if some of its input is unread.
+    /// Waits for input or for its end. Returns true if the client has disconnected, even if some of its input is
+    /// unread.
     pub async fn has_hung_up(&self) -> bool {
         let ready = match self {
             Self::Unix(stream) => stream.ready(Interest::READABLE).await,
@@ -289,7 +292,8 @@ mod tests {
 
     use super::*;
 
-    /// Regression: a client whose machine had vanished kept its lease with KEEPALIVE, and its place in queues, forever.
+    /// Regression: the machine of a client over TCP vanished, and the client's lease with KEEPALIVE and its place in
+    /// queues stayed forever. Now the agent notices it.
     #[tokio::test]
     async fn a_client_over_tcp_that_vanishes_is_noticed() {
         let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), 0).await.unwrap();

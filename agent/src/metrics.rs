@@ -25,15 +25,15 @@ use crate::state::State;
 /// The content type of the metrics.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Listens for scrapes.
+/// Listens for requests for metrics at `address`.
 ///
 /// # Errors
-/// The agent cannot listen on the address.
+/// The agent cannot listen there.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|why| format!("metrics cannot be listened for on {address}: {why}"))
 }
 
-/// A connection to the metrics address, which ends when this is dropped.
+/// A connection to the metrics' address, which is closed when this is dropped.
 struct Scrape {
     has_asked: Arc<AtomicBool>,
     task: JoinHandle<()>,
@@ -46,13 +46,13 @@ impl Scrape {
         let task = tokio::spawn(async move {
             let answer = service_fn(async |request| {
                 asked.store(true, Ordering::Relaxed);
-                // The semaphore is never closed, so this cannot fail.
+                // The semaphore is never closed, so this does not fail.
                 let _turn = turns.acquire().await.ok();
                 answer(&state, request).await
             });
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).keep_alive(false);
-            // A client that has disconnected, or does not use HTTP, gets no answer.
+            // If the client has disconnected, or does not speak HTTP, it gets no answer.
             let _ = timeout(SCRAPE_TIME, http.serve_connection(TokioIo::new(stream), answer)).await;
         });
         Self { has_asked, task }
@@ -65,8 +65,8 @@ impl Drop for Scrape {
     }
 }
 
-/// Answers scrapes until the future is dropped. At the limit of connections, the oldest one without a request is closed
-/// for the next, so that silent connections keep nobody out.
+/// Answers requests for metrics until the future is dropped. If there are too many connections, the oldest one that has
+/// sent no request is closed, so that silent ones keep nobody out.
 pub async fn serve(state: Arc<State>, listener: TcpListener) {
     let turns = Arc::new(Semaphore::new(SCRAPES_MAX));
     let mut open: Vec<Scrape> = vec![];
@@ -107,7 +107,7 @@ async fn answer(state: &State, request: Request<Incoming>) -> Result<Response<Fu
     })
 }
 
-/// Returns one line that says whether locks are granted.
+/// Returns a line that says whether locks are granted; as an error if they are not.
 async fn health(state: &State) -> Result<String, String> {
     if state.is_ending() {
         return Err("the agent is ending\n".to_owned());
@@ -122,7 +122,7 @@ async fn health(state: &State) -> Result<String, String> {
     }
 }
 
-/// Returns all metrics.
+/// Returns all metrics, as text for Prometheus.
 async fn text(state: &State) -> String {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, values: &[(String, f64)]| {

@@ -1,4 +1,5 @@
-//! Notifications for systemd: the agent is ready, its status, it is alive, it ends. Without systemd they do nothing.
+//! Tells systemd that the agent is ready, what its status is, that it is alive, and that it ends. Without systemd these
+//! functions do nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +10,23 @@ use tokio::time::sleep;
 use crate::limits::STATUS_EVERY;
 use crate::state::State;
 
-/// Reports that the sockets are listening.
+/// Tells systemd that the agent listens.
 pub fn ready() {
     let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("asks the nodes")]);
 }
 
-/// Reports that the agent ends.
+/// Tells systemd that the agent is ending.
 pub fn stopping() {
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
 }
 
-/// Returns the interval of the watchdog reports, if systemd wants them: half of the time that it allows.
+/// Returns the interval in which systemd has to hear that the agent is alive: half of the time that it allows. `None`
+/// if it does not want to.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|given| given / 2)
 }
 
-/// Sends watchdog reports until the future is dropped.
+/// Tells systemd in this interval that the agent is alive, until the future is dropped.
 pub async fn beat(every: Duration) {
     loop {
         let _ = sd_notify::notify(&[NotifyState::Watchdog]);
@@ -32,7 +34,7 @@ pub async fn beat(every: Duration) {
     }
 }
 
-/// Reports the number of responding nodes until the future is dropped.
+/// Tells systemd how many nodes answer, again and again until the future is dropped.
 pub async fn report(state: Arc<State>) {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return;

@@ -1,11 +1,11 @@
-//! The system's limit on open files: each connection needs one.
+//! The system's limit on open files. Each connection needs one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::OTHER_FILES;
 
-/// Raises the limit for `connections`, as far as the system allows this process. Returns the number of connections that
-/// are possible.
+/// Raises the limit so that `connections` can be open, as far as the system allows. Returns how many connections can
+/// be.
 pub fn make_room(connections: usize) -> usize {
     let wanted = (connections + OTHER_FILES) as u64;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

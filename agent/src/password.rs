@@ -1,4 +1,4 @@
-//! The single password for connections, if there is one.
+//! The password that connections must give, if there is one.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use subtle::ConstantTimeEq;
 
 use crate::limits::PASSWORD_BYTES_MAX;
 
-/// The user with the password; clients that name no user mean this one.
+/// The name of the only user. A client that names no user means this one.
 pub const USER: &[u8] = b"default";
 
-/// A password, which is never displayed.
+/// A password. It is never shown, not even for debugging.
 #[derive(Clone)]
 pub struct Password(Vec<u8>);
 
 impl Password {
-    /// Returns a password of these bytes, without the line end that editors add.
+    /// Creates a password of these bytes, without the line end that editors add to a file.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl Password {
         }
     }
 
-    /// Returns true if `given` is the password. The time taken reveals only whether the lengths are equal.
+    /// Returns true if `given` is the password. The time that this takes reveals only whether the lengths are equal.
     pub fn is(&self, given: &[u8]) -> bool {
         self.0.ct_eq(given).into()
     }

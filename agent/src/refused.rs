@@ -1,44 +1,44 @@
-//! The refusals that clients read: the texts of the rules for requests, and the agent's own texts about itself and the
-//! quorum. Each begins with a stable word; docs/errors.md lists them all.
+//! The errors that clients read. They have the texts of the rules for requests, and the agent's own texts about itself
+//! and the quorum. Each begins with a stable word; docs/errors.md lists them all.
 
 use std::fmt;
 
 use palisade_client::{Error, ErrorKind};
 use palisade_quorum::Refusal;
 
-/// The reason for a refusal.
+/// A refusal with its text for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// A refusal by the rules that nodes have as well.
+    /// A refusal that a node would answer with too, by the rules for requests.
     Rule(Refusal),
-    /// A refusal by the quorum, or by the agent.
+    /// A refusal that only the agent or the quorum gives. Its first word is the code.
     Text(String),
 }
 
-/// The answer to waiting clients when the agent ends.
+/// The error for clients that are waiting when the agent ends.
 pub const CLOSING: &str = "CLOSING the agent is ending: connect again, and send it with RETRY";
 
-/// The answer to a connection that has not given the required password, in the words of a server.
+/// The error for a connection that has not given the password, in the words of a server.
 pub const NO_AUTH: &str = "NOAUTH Authentication required.";
 
-/// The answer to a wrong password, in the words of a server.
+/// The error for a wrong password, in the words of a server.
 pub const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-/// The answer to an unknown protocol version, in the words of a server.
+/// The error for an unknown protocol version in HELLO, in the words of a server.
 pub const NO_PROTOCOL: &str = "NOPROTO unsupported protocol version";
 
-/// Returns the answer to a connection above the limit.
+/// Returns the error for a connection above the limit of `max` connections.
 pub fn too_many_connections(max: usize) -> String {
     format!("ERR max number of clients reached: this agent takes {max} connections (--max-connections)")
 }
 
-/// Returns the answer to a command with too few or too many words, in the words of a server.
+/// Returns the error for a command with too few or too many words, in the words of a server.
 pub fn wrong_number(name: &str) -> Refused {
     Refused::Text(format!("ERR wrong number of arguments for '{name}' command"))
 }
 
 impl Refused {
-    /// Returns a refusal with this text, whose first word is its code.
+    /// Creates a refusal with this text. The first word is its code.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
@@ -59,7 +59,7 @@ impl From<Error> for Refused {
                 Self::Text(format!("GUARDED {ms} {error}"))
             }
             ErrorKind::Closed => Self::text(CLOSING),
-            // If nodes refused the request, the error has their own words.
+            // If nodes refused the request, the error repeats their words.
             ErrorKind::BadArgument => Self::Text(format!("ERR {error}")),
             _ => Self::Text(format!("NOQUORUM {error}")),
         }
@@ -79,7 +79,7 @@ impl fmt::Display for Refused {
 mod tests {
     use super::*;
 
-    /// Each error text is in docs/errors.md, where a reader finds what to do.
+    /// Each error text is in docs/errors.md, where readers find what to do about it.
     #[test]
     fn the_page_of_errors_has_them() {
         let page = include_str!("../../docs/errors.md");

@@ -1,45 +1,45 @@
-//! A command's answer, and its encoding in both versions of the protocol, as a node writes it.
+//! The answer of a command, and its bytes in both versions of the protocol, as a node writes it.
 
 use bytes::{BufMut, BytesMut};
 
-/// The protocol version of a connection.
+/// The version of the protocol in which a connection receives answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// The older version: a map is a flat list, Null a special string.
+    /// RESP2, the older version: a map is a flat list, and Null is a special string.
     #[default]
     Resp2,
-    /// The newer version.
+    /// RESP3, the newer version.
     Resp3,
 }
 
 /// The answer of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The answer "no" of a command, which is not an error.
+    /// Null: the answer "no", which is not an error.
     Null,
     /// A number.
     Integer(u64),
     /// A number that may be below zero.
     Signed(i64),
-    /// Any bytes.
+    /// A string of any bytes.
     Bytes(Vec<u8>),
     /// A fixed word: OK, PONG.
     Word(&'static str),
     /// A list.
     List(Vec<Reply>),
-    /// A list without an order; RESP3 has a type for it.
+    /// A list whose order means nothing; RESP3 has a type for that.
     Set(Vec<Reply>),
     /// Names and values; in RESP2 a flat list of both.
     Map(Vec<(&'static str, Reply)>),
 }
 
 impl Reply {
-    /// Returns a text reply.
+    /// Creates a reply of this text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Bytes(text.into().into_bytes())
     }
 
-    /// Returns the number, or Null if there is none.
+    /// Creates a reply of the number, or Null for `None`.
     pub fn or_null(number: Option<u64>) -> Self {
         number.map_or(Self::Null, Self::Integer)
     }
@@ -69,7 +69,7 @@ impl Reply {
     }
 }
 
-/// Writes an error on one line, whatever a node said; its first word is its code.
+/// Writes an error at the end of `out`, on one line whatever the text contains. Its first word is the code.
 pub fn write_error(text: &str, out: &mut BytesMut) {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     line(out, b'-', text.as_bytes());
@@ -87,7 +87,7 @@ fn line(out: &mut BytesMut, kind: u8, text: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-/// Writes a type byte and a number, as in lengths and integers.
+/// Writes a byte for the type, then a number, as lengths and integers begin.
 fn head(out: &mut BytesMut, kind: u8, number: u64) {
     let mut digits = [0; 20];
     let (mut begin, mut left) = (digits.len(), number);
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// A client library can read what was written.
+    /// A client library reads the written bytes, and gets back what was written.
     #[test]
     fn a_client_reads_what_was_written() {
         let inner =

@@ -1,6 +1,7 @@
 //! Parses requests from the bytes of a connection: lists of strings, the form in which every client sends a command.
 //!
-//! A length is checked as soon as it is read: no memory is reserved for announced bytes, and lists cannot be nested.
+//! A length is checked as soon as it is read. No memory is reserved for bytes that are only announced, and a list
+//! cannot contain a list.
 
 use std::fmt;
 
@@ -12,34 +13,34 @@ use crate::limits::{ARGUMENTS_MAX, LENGTH_LINE_MAX, REQUEST_BYTES_MAX, REQUEST_B
 /// A request: the name of a command, then its arguments.
 pub type Request = Vec<Bytes>;
 
-/// The input of a connection.
+/// The input of a connection, from which complete requests are taken.
 #[derive(Debug)]
 pub struct Requests {
-    /// The bytes that have arrived and are not parsed.
+    /// The bytes that have arrived and are not parsed yet.
     pub bytes: BytesMut,
-    /// The number of arguments of the current request that have not arrived.
+    /// The number of arguments of the present request that have not arrived yet.
     missing: usize,
-    /// The arguments that have arrived.
+    /// The arguments of the present request that have arrived.
     arguments: Request,
-    /// The bytes of the current request so far.
+    /// The number of bytes of the present request that have been parsed.
     size: usize,
     size_max: usize,
-    /// The time at which the current request began, if known.
+    /// When the present request began, if that is known yet.
     since: Option<Instant>,
 }
 
-/// An error: the bytes are not a request. Later bytes cannot be interpreted then, so the connection ends.
+/// Bytes that are no request. What follows them cannot be understood, so the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Garbage {
-    /// The bytes are not a list but, for example, a command typed by hand.
+    /// The bytes are not a list. They may be a command typed by hand.
     NotAList,
-    /// The number of arguments is not a number, or too large.
+    /// The number of arguments is no number, or is too large.
     Arguments,
-    /// An element of the list is not a string.
+    /// An argument is not a string, but of the type with this byte.
     NotAString(u8),
-    /// The length of a string is not a number.
+    /// The length of a string is no number.
     Length,
-    /// The request is too long.
+    /// The request has more bytes than this limit.
     TooLong(usize),
 }
 
@@ -59,7 +60,8 @@ impl fmt::Display for Garbage {
 }
 
 impl Requests {
-    /// Returns the input of a new connection. Until it is known, its requests must be short.
+    /// Creates the input of a new connection. If the connection still has to give a password (not `is_known`), its
+    /// requests must be short.
     pub fn new(is_known: bool) -> Self {
         let mut requests = Self {
             bytes: BytesMut::new(),
@@ -75,26 +77,27 @@ impl Requests {
         requests
     }
 
-    /// Raises the limits to those of a known connection.
+    /// Raises the limits, because the connection has given the password.
     pub fn known(&mut self) {
         self.size_max = REQUEST_BYTES_MAX;
     }
 
-    /// Returns the time at which the incomplete request began; `now` if it has just begun.
+    /// Returns when the present, incomplete request began; `None` if there is none. If it has just begun, that is
+    /// `now`.
     pub fn since(&mut self, now: Instant) -> Option<Instant> {
         let has_begun = self.missing > 0 || !self.bytes.is_empty();
         self.since = has_begun.then(|| self.since.unwrap_or(now));
         self.since
     }
 
-    /// Takes the next complete request.
+    /// Returns the next complete request; `None` if it has not arrived completely.
     pub fn next(&mut self) -> Result<Option<Request>, Garbage> {
         while self.missing == 0 {
             let Some((kind, count)) = self.length()? else { return Ok(None) };
             if kind != b'*' {
                 return Err(Garbage::NotAList);
             }
-            // An empty list is no request.
+            // An empty list is no request, and is skipped.
             self.missing = match count {
                 Some(count) if count <= 0 => 0,
                 Some(count) => usize::try_from(count).ok().filter(|n| *n <= ARGUMENTS_MAX).ok_or(Garbage::Arguments)?,
@@ -107,12 +110,12 @@ impl Requests {
             self.arguments.push(argument);
             self.missing -= 1;
         }
-        // Bytes that follow belong to the next request.
+        // The bytes that follow belong to the next request, whose time begins then.
         self.since = None;
         Ok(Some(std::mem::take(&mut self.arguments)))
     }
 
-    /// Takes the next argument, once it is complete.
+    /// Returns the next argument, if it has arrived completely.
     fn argument(&mut self) -> Result<Option<Bytes>, Garbage> {
         let Some(end) = self.line()? else { return Ok(None) };
         if self.bytes[0] != b'$' {
@@ -137,7 +140,8 @@ impl Requests {
         Ok(Some(argument))
     }
 
-    /// Takes a line with a type byte and a number; the number is `None` if it is invalid.
+    /// Returns the byte and the number of a line such as `$4`, if it has arrived completely. The number is `None` if it
+    /// is invalid.
     fn length(&mut self) -> Result<Option<(u8, Option<i64>)>, Garbage> {
         if self.bytes.first().is_some_and(|kind| *kind != b'*') {
             return Err(Garbage::NotAList);
@@ -148,7 +152,7 @@ impl Requests {
         Ok(Some(read))
     }
 
-    /// Returns the end of the line at the start of the unparsed bytes, once it is complete.
+    /// Returns where the first line of the unparsed bytes ends, if it has arrived completely.
     fn line(&self) -> Result<Option<usize>, Garbage> {
         let looked = &self.bytes[..self.bytes.len().min(LENGTH_LINE_MAX)];
         match looked.windows(2).position(|two| two == b"\r\n") {
@@ -170,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns all requests in `bytes`, which come in pieces of `piece` bytes.
+    /// Parses `bytes`, which arrive in pieces of `piece` bytes. Returns all requests, and the fault that ended them.
     fn read(bytes: &[u8], piece: usize) -> (Vec<Request>, Option<Garbage>) {
         let (mut requests, mut all) = (Requests::new(true), vec![]);
         for piece in bytes.chunks(piece) {
@@ -226,7 +230,7 @@ mod tests {
         }
     }
 
-    /// The limit applies to all arguments of a request together, and starts over with the next request.
+    /// A request may be as long as the limit, all its arguments together. The next request may be as long again.
     #[test]
     fn a_request_is_as_long_as_its_arguments() {
         let half = REQUEST_BYTES_MAX / 2 - 64;
@@ -238,7 +242,8 @@ mod tests {
         assert_eq!(read(&three, 1 << 20), (vec![], Some(Garbage::TooLong(REQUEST_BYTES_MAX))));
     }
 
-    /// A client that sent a byte from time to time used to keep an incomplete request forever.
+    /// Regression: a client that sent a byte from time to time kept an incomplete request forever. The time for a
+    /// request counts from its first byte.
     #[test]
     fn a_request_has_its_time_from_its_first_byte_on() {
         let mut requests = Requests::new(true);
@@ -253,7 +258,7 @@ mod tests {
         assert_eq!(send(b"*1", 10), (0, Some(at(10))));
         assert_eq!(send(b"\r\n$4\r\nPI", 40), (0, Some(at(10))));
         assert_eq!(send(b"N", 69), (0, Some(at(10))));
-        // The next request begins right after that one.
+        // The next request begins right after that one, and so does its time.
         assert_eq!(send(b"G\r\n*1\r\n", 80), (1, Some(at(80))));
         assert_eq!(send(b"$4\r\nPING\r\n", 90), (1, None));
         assert_eq!(send(b"*", 100), (0, Some(at(100))));

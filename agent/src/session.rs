@@ -1,37 +1,37 @@
-//! The agent's record of one connection.
+//! The agent's knowledge of one connection.
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::reply::Protocol;
 
-/// The record of a connection.
+/// The agent's knowledge of one connection.
 #[derive(Debug)]
 pub struct Session {
     /// The connection's unique number.
     pub id: u64,
-    /// The protocol that the client speaks.
+    /// The version of the protocol in which the client receives answers.
     pub protocol: Protocol,
     /// True if the connection has given the password, or needs none.
     pub is_known: bool,
-    /// The name that the client set (CLIENT SETNAME).
+    /// The name that the client gave itself (CLIENT SETNAME); empty if none.
     pub name: Bytes,
-    /// The library that the client named.
+    /// The name of the client library, as it said itself; empty if it did not.
     pub library: Bytes,
-    /// The library's version, as the client named it.
+    /// The version of the client library, as it said itself.
     pub library_version: Bytes,
     /// The time at which the connection began.
     pub since: Instant,
-    /// The client's address.
+    /// The client's address, for people.
     pub peer: String,
-    /// True if leases are kept alive as long as the connection is open.
+    /// True if a lease is kept alive while this connection is open.
     pub keeps: bool,
-    /// True if the connection ends after the current answer.
+    /// True if the connection has to end after the present answer.
     pub ends: bool,
 }
 
 impl Session {
-    /// Returns the session of a connection that has just begun.
+    /// Creates the record of a connection that has just begun. With `is_known` it needs no password.
     pub fn new(id: u64, peer: String, is_known: bool) -> Self {
         Self {
             id,

@@ -1,6 +1,6 @@
 //! Log lines for operators: which nodes are missing or back, whether there is a majority, and which set of nodes the
-//! agent works with. A state is reported when it differs from the last report: short changes are rarely reported, and
-//! the last line is always right.
+//! agent works with. A state is reported if it differs from what was reported last. So a short change is rarely
+//! reported, but the last line is always right.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,32 +22,32 @@ pub async fn report(state: Arc<State>, tell: fn(&str)) {
     }
 }
 
-/// The state reported last.
+/// The reports so far, by which the next lines are decided.
 struct Log {
     version: Option<u64>,
     nodes: BTreeMap<String, OfNode>,
-    /// The start of the time without a majority, if it was reported.
+    /// Since when there is no majority, if that was reported.
     no_quorum: Option<Instant>,
     budget: Budget,
 }
 
-/// The state of one node.
+/// The last report about one node.
 #[derive(Default)]
 struct OfNode {
-    /// The number of consecutive checks that found the node away.
+    /// In how many checks in a row the node was away.
     seen_away: u32,
-    /// The start of the node's absence, if it was reported.
+    /// Since when the node is away, if that was reported.
     told_away: Option<Instant>,
 }
 
-/// A limit on reported lines.
+/// A limit on the number of lines.
 struct Budget {
     lines: u32,
     last: Instant,
 }
 
 impl Budget {
-    /// Uses one line of the budget, if one is left at `now`. Returns whether it was.
+    /// Uses up one line of the budget at `now`. Returns false if none is left.
     fn takes(&mut self, now: Instant) -> bool {
         let more = now.duration_since(self.last).as_secs() / LINE_EVERY.as_secs();
         if more > 0 {
@@ -61,7 +61,7 @@ impl Budget {
 }
 
 impl OfNode {
-    /// Returns true if the node counts as away; a node that failed to answer only once may just be slow.
+    /// Returns true if the node counts as away. A node that failed to answer only once may just be slow.
     fn is_away(&self) -> bool {
         self.seen_away > 1
     }
@@ -73,7 +73,7 @@ impl Log {
         Self { version: None, nodes: BTreeMap::new(), no_quorum: None, budget }
     }
 
-    /// Returns lines about the changes since the last check.
+    /// Returns the lines about what has changed since the last check.
     fn look(&mut self, seen: &Standing, now: Instant) -> Vec<String> {
         let mut lines = vec![];
         self.take_up(seen, now, &mut lines);
@@ -81,7 +81,7 @@ impl Log {
             let node = self.nodes.entry(name.clone()).or_default();
             node.seen_away = if matches!(reach, Reach::Away(_)) { node.seen_away + 1 } else { 0 };
         }
-        // The majority concerns all locks, so it is reported first in case the budget runs out.
+        // The majority matters for all locks, so it comes first, in case the budget does not last for all lines.
         let quorum = self.quorum(seen, now);
         for (name, reach) in &seen.nodes {
             lines.extend(self.node(name, reach, now));
@@ -90,7 +90,7 @@ impl Log {
         lines
     }
 
-    /// Adds a line if the set of nodes has changed.
+    /// Adds a line if the agent works with another version of the set than before.
     fn take_up(&mut self, seen: &Standing, now: Instant, lines: &mut Vec<String>) {
         let told = *self.version.get_or_insert(seen.version);
         if told != seen.version && self.budget.takes(now) {
@@ -135,7 +135,7 @@ impl Log {
     }
 }
 
-/// Returns a time for people.
+/// Formats a length of time for people.
 fn seconds(time: Duration) -> String {
     format!("{}s", time.as_secs())
 }
@@ -156,7 +156,7 @@ mod tests {
         Standing { version, nodes }
     }
 
-    /// Returns the lines for these checks, one check per second.
+    /// Returns the lines that these checks produce, each with its time in seconds and the state that it finds.
     fn told(looks: &[(u64, &str)]) -> Vec<String> {
         let start = Instant::now();
         let mut log = Log::new(start);
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(told(&[(3, "+++"), (4, "++"), (4, "++")]), ["follows version 4 of the set of nodes: node0, node1"]);
     }
 
-    /// A node that comes and goes for a day writes at most one line per ten seconds, and the last one is true.
+    /// A node comes and goes for a day. There is at most one line in ten seconds, and the last one is right.
     #[test]
     fn lines_are_bounded() {
         let mut looks: Vec<(u64, &str)> = (0..86_400).map(|n| (0, if n % 4 < 2 { "++-" } else { "+++" })).collect();

@@ -1,4 +1,4 @@
-//! State shared by all connections of the agent.
+//! The state that all connections of the agent share.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,33 +15,33 @@ use crate::limits::{NODES_FRESH, NODES_TIME};
 use crate::password::Password;
 use crate::strangers::Strangers;
 
-/// The agent's state.
+/// The state that all connections of the agent share.
 #[derive(Debug)]
 pub struct State {
-    /// The locks.
+    /// The locks, which the client crate acquires and keeps for owners.
     pub locks: ByOwner,
     /// The counters.
     pub counts: Counts,
-    /// The password that connections have to give, if any.
+    /// The password that connections have to give; `None` if they need none.
     pub password: Option<Password>,
-    /// The most connections at a time.
+    /// The most connections that may be open at a time.
     pub connections_max: usize,
-    /// Connections that give up their places to others if need be.
+    /// The connections that give up their places if others need them.
     pub strangers: Strangers,
     /// The time at which the agent started.
     pub started: Instant,
-    /// The addresses that the agent listens on, for people.
+    /// The addresses at which the agent listens, for people.
     pub listening: Vec<String>,
     /// The longest lease that the nodes accept, in milliseconds; 0 if they have not reported it yet.
     max_ttl_ms: AtomicU32,
     next_connection: AtomicU64,
-    /// The last reported state of the nodes, and when they were asked.
+    /// The last answer of the nodes about their state, and when they were asked.
     nodes: Mutex<Option<(Instant, Result<NodeSet, Error>)>>,
     ending: watch::Sender<bool>,
 }
 
 impl State {
-    /// Returns the state of an agent that has just started.
+    /// Creates the state of an agent that has just started.
     pub fn new(
         client: &Client,
         counts: Counts,
@@ -64,37 +64,37 @@ impl State {
         }
     }
 
-    /// Returns a unique number for a connection.
+    /// Returns a number for a new connection that no other has had.
     pub fn connection(&self) -> u64 {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Begins the agent's end.
+    /// Makes the agent end: connections finish what they do.
     pub fn end(&self) {
         self.ending.send_replace(true);
     }
 
-    /// Returns true if the agent's end has begun.
+    /// Returns true if the agent is ending.
     pub fn is_ending(&self) -> bool {
         *self.ending.borrow()
     }
 
-    /// Waits until the agent's end begins.
+    /// Waits until the agent is ending.
     pub async fn ended(&self) {
-        // The sender lives as long as this.
+        // This does not fail, because the sender lives as long as this state.
         let _ = self.ending.subscribe().wait_for(|ends| *ends).await;
     }
 
-    /// Returns the nodes' bounds, as far as they have reported them.
+    /// Returns the bounds of arguments that the nodes have reported, or the largest possible ones.
     pub fn bounds(&self) -> Bounds {
         match self.max_ttl_ms.load(Ordering::Relaxed) {
-            // The largest bounds that a node may have; each node checks requests by its own.
+            // The nodes have reported nothing yet. The largest bound is used; each node checks requests by its own.
             0 => Bounds { max_ttl_ms: MAX_TTL_LIMIT_MS },
             max_ttl_ms => Bounds { max_ttl_ms },
         }
     }
 
-    /// Returns the state of the nodes together, asked now or a moment ago.
+    /// Returns the state of the nodes together, as they say it now or said it a moment ago.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl State {
         }
         let said = self.locks.node_set().await;
         if let Ok(nodes) = &said {
-            // Zero if no node reports a longest lease.
+            // 0 stands for "not known": no node reports its longest lease.
             let ms = nodes.max_ttl.map_or(0, |ttl| u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX));
             self.max_ttl_ms.store(ms, Ordering::Relaxed);
         }
@@ -116,8 +116,8 @@ impl State {
         said
     }
 
-    /// Returns the state of the nodes for people and programs that do not wait longer than [`NODES_TIME`]; `None` after
-    /// that.
+    /// Returns the state of the nodes, for people and programs that do not want to wait long. `None` if the nodes take
+    /// longer than [`NODES_TIME`].
     pub async fn nodes_soon(&self) -> Option<Result<NodeSet, Error>> {
         timeout(NODES_TIME, self.nodes()).await.ok()
     }

@@ -30,8 +30,8 @@ pub struct Performed {
     pub changes: usize,
     /// The number of grants that ended while others kept holding the lock.
     pub left: usize,
-    /// True if a waiter was served or refused, or may have been. Then the effect of the command itself cannot be told
-    /// apart.
+    /// True if a waiter was served or refused, or may have been. Then the effect of the command itself cannot be
+    /// recognised.
     pub passed: bool,
 }
 

@@ -15,17 +15,17 @@ const FENCE: OfNodes = OfNodes { option: "FENCE", why: "over several nodes the q
 const BEHIND: OfNodes =
     OfNodes { option: "BEHIND", why: "the agent tells the nodes by itself who waits behind a request" };
 
-/// The word that binds a lease to its connection.
+/// The option that keeps the lease alive while the connection is open.
 pub const KEEPALIVE: &str = "KEEPALIVE";
 
-/// Takes the lock.
+/// LOCK.ACQUIRE: acquires the lock on the quorum.
 pub const ACQUIRE: Command = Command { of_nodes: &[FENCE, BEHIND], ..Command::of_locks(request::Acquire::SPEC, run) };
 
 fn run(call: Call) -> Result<Work, Refused> {
     let AskedAcquire { request, form, keepalive } = request::Acquire::read(call.words(), call.bounds)?;
     FENCE.refuse(request.fence.is_some())?;
     BEHIND.refuse(request.behind != Behind::default())?;
-    // The lease is kept as long as this connection is open.
+    // The lease is kept alive as long as this connection is open.
     let keep = |Milliseconds(ms)| -> Result<_, Refusal> {
         Ok((Duration::from_millis(request.ttl.keep(ms)?.into()), Keeper(call.connection)))
     };

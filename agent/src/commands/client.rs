@@ -6,7 +6,7 @@ use crate::refused::{Refused, wrong_number};
 use crate::reply::{Protocol, Reply};
 use crate::session::Session;
 
-/// The command.
+/// CLIENT, with the subcommands that client libraries send.
 pub const CLIENT: Command = Command::of_connection(
     "CLIENT",
     "Names and describes the connection: SETNAME, GETNAME, SETINFO, ID, INFO, NO-EVICT, NO-TOUCH.",
@@ -37,7 +37,7 @@ fn client(Invocation { session, words, .. }: Invocation<'_>) -> Result<Work, Ref
             *kept = value.clone();
             ok
         }
-        // Accepted without an effect: the agent evicts nothing.
+        // This is accepted without an effect, because the agent evicts nothing.
         [_] if is("NO-EVICT") || is("NO-TOUCH") => ok,
         _ if ["ID", "GETNAME", "INFO", "SETNAME", "SETINFO", "NO-EVICT", "NO-TOUCH"].into_iter().any(is) => {
             Err(wrong_number(&format!("client|{}", word.escape_ascii()).to_lowercase()))
@@ -55,7 +55,7 @@ fn client(Invocation { session, words, .. }: Invocation<'_>) -> Result<Work, Ref
 ///
 /// # Errors
 ///
-/// The name is invalid.
+/// The name is too long, or has characters that lines must not have.
 pub fn check_name(name: &[u8]) -> Result<(), Refused> {
     match name {
         _ if name.len() > NAME_BYTES_MAX => {

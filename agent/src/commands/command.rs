@@ -1,5 +1,5 @@
-//! A command of the agent: its description, and the function that begins it. The lock commands, with all their
-//! arguments, are declared in [`palisade_quorum::request`].
+//! The form of a command of the agent: its description, and the function that begins it. The lock commands, with all
+//! their arguments, are declared in [`palisade_quorum::request`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use crate::state::State;
 /// An answer.
 pub type Answer = Result<Reply, Refused>;
 
-/// An answer that is still pending.
+/// An answer that comes later, from the nodes.
 pub type Later = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// A command.
+/// A command of the agent.
 #[derive(Debug)]
 pub struct Command {
-    /// The arguments and the summary.
+    /// The command's name, arguments and summary.
     pub spec: Spec,
     /// The options that the agent refuses, because only a node accepts them.
     pub of_nodes: &'static [OfNodes],
-    /// True if the command parses its words itself, so that more may follow than its arguments say.
+    /// True if the command parses its words itself. Then more words may follow than its arguments say.
     pub is_open: bool,
     /// The function that begins the command.
     pub run: Run,
 }
 
-/// An option that only a node accepts.
+/// An option that a node accepts and the agent refuses.
 #[derive(Debug)]
 pub struct OfNodes {
-    /// The word.
+    /// The word of the option.
     pub option: &'static str,
     /// The reason why the agent refuses the option.
     pub why: &'static str,
@@ -62,7 +62,7 @@ impl Command {
         Self { spec, of_nodes: &[], is_open: false, run: Run::OfLocks(run) }
     }
 
-    /// Creates a command of the connection or the agent, which parses its words itself.
+    /// Creates a command about the connection or the agent, which parses its words itself.
     pub const fn of_connection(
         name: &'static str,
         summary: &'static str,
@@ -72,13 +72,13 @@ impl Command {
         Self { spec, of_nodes: &[], is_open: true, run: Run::OfConnection(run) }
     }
 
-    /// Returns the arguments that the agent accepts.
+    /// Returns the command's arguments, without the options that the agent refuses.
     pub fn arguments(&self) -> impl Iterator<Item = &'static Argument> {
         let is_of_nodes = |word| self.of_nodes.iter().any(|of_nodes| of_nodes.option == word);
         self.spec.arguments.iter().filter(move |argument| !argument.option.is_some_and(is_of_nodes))
     }
 
-    /// Returns the number of words as servers report it: negative if more may follow.
+    /// Returns the arity as servers write it: the number of words, negative if more may follow.
     pub fn arity(&self) -> i64 {
         if self.is_open { -1 } else { self.spec.arity().into() }
     }
@@ -95,22 +95,22 @@ impl Command {
 pub enum Run {
     /// A lock command, whose answer comes from the nodes.
     OfLocks(fn(Call) -> Result<Work, Refused>),
-    /// A command of the connection or the agent.
+    /// A command about the connection or the agent, which is answered at once or asks the nodes.
     OfConnection(fn(Invocation<'_>) -> Result<Work, Refused>),
 }
 
-/// A call of a lock command.
+/// A call of a lock command, as its function receives it.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The agent.
+    /// The state of the agent.
     pub state: Arc<State>,
-    /// The number of the connection.
+    /// The number of the client's connection.
     pub connection: u64,
     /// The key of the lock; empty if the command has none.
     pub key: Bytes,
     /// The words after the key.
     pub words: Vec<Bytes>,
-    /// The bounds of the nodes, as far as they have reported them.
+    /// The bounds of arguments that the nodes have reported, or the largest possible ones.
     pub bounds: Bounds,
 }
 
@@ -121,11 +121,11 @@ impl Call {
     }
 }
 
-/// A call of a command of the connection or the agent.
+/// A call of a command about the connection or the agent.
 pub struct Invocation<'a> {
-    /// The agent.
+    /// The state of the agent.
     pub state: &'a Arc<State>,
-    /// The connection.
+    /// The record of the client's connection.
     pub session: &'a mut Session,
     /// The table of all commands.
     pub commands: &'static [Command],
@@ -133,30 +133,30 @@ pub struct Invocation<'a> {
     pub words: &'a [Bytes],
 }
 
-/// The work of a command that has begun.
+/// The work that is left of a command that has begun.
 pub enum Work {
-    /// Done, with this reply.
+    /// Nothing: this is the reply.
     Done(Reply),
-    /// A request to the nodes that changes a lock; it is completed even if the client does not wait for the answer.
+    /// Changes a lock on the nodes. This is completed even if the client disconnects.
     Does(Later),
-    /// A request to the nodes that only this client needs; it is dropped when the client disconnects.
+    /// Asks the nodes for something that only this client needs. This is dropped when the client disconnects.
     Asks(Later),
-    /// A request that only this client needs and that waits for other clients; it is also dropped when the agent ends.
+    /// Waits for other clients. This is dropped when the client disconnects, and when the agent ends.
     Waits(Later),
 }
 
 impl Work {
-    /// Returns work that changes something on the nodes.
+    /// Creates the work of a command that changes something on the nodes.
     pub fn does(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Does(Box::pin(later))
     }
 
-    /// Returns work that only reads from the nodes.
+    /// Creates the work of a command that only reads from the nodes.
     pub fn asks(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Asks(Box::pin(later))
     }
 
-    /// Returns work that waits for other clients.
+    /// Creates the work of a command that waits for other clients.
     pub fn waits(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Waits(Box::pin(later))
     }

@@ -7,14 +7,14 @@ use super::command::{Command, Invocation, Run, Work, find};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// The version that introduced the commands.
+/// The version of the agent in which the commands first appeared.
 const SINCE: &str = "0.2.0";
 
-/// Describes the commands for people.
+/// LOCK.HELP: describes the commands for people.
 pub const HELP: Command =
     Command { spec: request::Help::SPEC, of_nodes: &[], is_open: false, run: Run::OfConnection(help) };
 
-/// Describes the commands for libraries.
+/// COMMAND: describes the commands for client libraries.
 pub const COMMAND: Command =
     Command::of_connection("COMMAND", "Describes the commands: COUNT, DOCS, INFO, LIST.", command);
 
@@ -51,7 +51,7 @@ fn command(asked: Invocation<'_>) -> Result<Work, Refused> {
 fn entry(command: &Command) -> Reply {
     let spec = &command.spec;
     let key = u64::from(spec.key.is_some());
-    // The other flags concern a server's memory and state.
+    // The agent has no use for the other flags, which are about a server's memory and state.
     let flags = spec.flags.split(' ').filter(|flag| ["write", "readonly", "fast"].contains(flag)).map(Reply::Word);
     Reply::List(vec![
         Reply::text(spec.name.to_lowercase()),

@@ -1,9 +1,9 @@
-//! Commands that the agent does not have: those of a single node, and those of a server with data. Each refusal says
-//! what to do instead.
+//! Commands that the agent does not have: those of a single node, and those of a server with data. The refusal of each
+//! says what to do instead.
 
 use bytes::Bytes;
 
-/// The lock commands of a single node, each with the reason why the agent does not have it.
+/// The lock commands that only a node has, each with the reason.
 const OF_A_NODE: [(&str, &str); 12] = [
     ("LOCK.WAIT", "it is how a client waits on several nodes at once: LOCK.ACQUIRE with WAIT does that here"),
     ("LOCK.FENCE", "it is how a quorum brings tokens together: LOCK.ACQUIRE does that here"),
@@ -19,11 +19,11 @@ const OF_A_NODE: [(&str, &str); 12] = [
     ("LOCK.CEILING", "it is between servers"),
 ];
 
-/// Commands that combine several into one step, or hand a program to the server.
+/// The server's commands that combine several commands into one step, or run a script.
 const TOGETHER: [&str; 10] =
     ["MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH", "EVAL", "EVALSHA", "FCALL", "SCRIPT", "FUNCTION"];
 
-/// Returns the answer to a command with this name, which the agent does not have.
+/// Returns the error for a command with this name, which the agent does not have.
 pub fn refusal(name: &[u8]) -> String {
     let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
     if let Some((known, why)) = OF_A_NODE.iter().find(|(known, _)| is(known)) {
@@ -39,7 +39,7 @@ pub fn refusal(name: &[u8]) -> String {
     unknown
 }
 
-/// Returns the part of a name that an answer repeats.
+/// Returns as much of a command's name as an error repeats.
 fn shown(name: &[u8]) -> String {
     const SHOWN_BYTES: usize = 64;
     Bytes::copy_from_slice(&name[..name.len().min(SHOWN_BYTES)]).escape_ascii().to_string()
@@ -52,7 +52,7 @@ mod tests {
     use super::{OF_A_NODE, refusal};
     use crate::commands::names;
 
-    /// The docs name each command of a node that the agent refuses, and no other.
+    /// The documentation names each command of a node that the agent refuses, and no other.
     #[test]
     fn the_pages_name_what_is_elsewhere() {
         let commands = |text: &str| -> BTreeSet<String> {

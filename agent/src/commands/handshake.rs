@@ -11,29 +11,29 @@ use crate::reply::{Protocol, Reply};
 use crate::session::Session;
 use crate::state::State;
 
-/// The server version that the agent reports to clients: the first one that the module supports.
+/// The server version that the agent reports to client libraries: the oldest one that the module supports.
 pub const AS_SERVER: &str = "7.0.0";
 
-/// Begins a connection, in RESP2 or RESP3, and describes the agent.
+/// HELLO: begins a connection in RESP2 or RESP3, and describes the agent.
 pub const HELLO: Command =
     Command::of_connection("HELLO", "Begins a connection in RESP2 or RESP3, and describes the agent.", hello);
-/// Gives the password.
+/// AUTH: gives the password.
 pub const AUTH: Command = Command::of_connection("AUTH", "Gives the password.", auth);
-/// Answers PONG.
+/// PING: answers PONG, or its argument.
 pub const PING: Command = Command::of_connection("PING", "Returns PONG, or its argument.", ping);
 /// ECHO: answers with its argument.
 pub const ECHO: Command = Command::of_connection("ECHO", "Returns its argument.", echo);
-/// Resets the connection.
+/// RESET: makes the connection as it was when it began.
 pub const RESET: Command = Command::of_connection("RESET", "Resets the connection.", reset);
-/// Ends the connection.
+/// QUIT: ends the connection.
 pub const QUIT: Command = Command::of_connection("QUIT", "Ends the connection.", quit);
-/// Selects a database.
+/// SELECT: accepts database 0, the only one that an agent has.
 pub const SELECT: Command = Command::of_connection("SELECT", "Accepts 0 alone: an agent has one database.", select);
-/// Reads parameters of a server.
+/// CONFIG: answers that there are no parameters, for client libraries that ask.
 pub const CONFIG: Command = Command::of_connection("CONFIG", "Returns an empty list to GET.", config);
-/// Allows reads from a replica of a cluster.
+/// READONLY, which clients of a cluster send before they read from a replica: refused.
 pub const READONLY: Command = Command::of_connection("READONLY", "Refused: an agent has no replicas.", read_only);
-/// Ends reads from a replica of a cluster.
+/// READWRITE, which ends READONLY: refused.
 pub const READWRITE: Command = Command::of_connection("READWRITE", "Refused: an agent has no replicas.", read_only);
 
 fn hello(Invocation { state, session, words, .. }: Invocation<'_>) -> Result<Work, Refused> {
@@ -58,7 +58,7 @@ fn hello(Invocation { state, session, words, .. }: Invocation<'_>) -> Result<Wor
             return Err(wrong());
         }
     }
-    // Checked first, so that a refused HELLO changes nothing.
+    // The name is checked before anything changes, so that a refused HELLO changes nothing.
     if let Some(name) = name {
         super::client::check_name(name)?;
     }
@@ -101,7 +101,8 @@ fn auth(Invocation { state, session, words, .. }: Invocation<'_>) -> Result<Work
     Ok(Work::Done(Reply::Word("OK")))
 }
 
-/// Marks the connection as known if this is the password. If none is needed, any password is accepted, as on a server.
+/// Notes that the connection has given the password, if it is right. If the agent has none, any password is accepted,
+/// as on a server.
 fn log_in(state: &State, session: &mut Session, user: &[u8], password: &[u8]) -> Result<(), Refused> {
     let is_right = state.password.as_ref().is_none_or(|known| known.is(password));
     if user == USER && is_right {
@@ -162,12 +163,12 @@ fn read_only(_: Invocation<'_>) -> Result<Work, Refused> {
     Err(Refused::text("ERR This instance has cluster support disabled"))
 }
 
-/// Returns true if a connection that has not given the password may send this command.
+/// Returns true if this command may be sent before the password.
 pub fn is_for_all(command: &Command) -> bool {
     ["HELLO", "AUTH", "QUIT", "RESET"].contains(&command.spec.name)
 }
 
-/// Returns the answer to a command that a connection may not send before it has given the password.
+/// Returns the error for a command that may only be sent after the password.
 pub fn no_auth() -> Refused {
     Refused::text(NO_AUTH)
 }

@@ -10,23 +10,23 @@ use super::command::{Call, Command, OfNodes, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// The answer to a reader that wants to become a writer.
+/// The error for a reader that wants to become a writer: the agent cannot do that.
 const EXCLUSIVE: &str = "ERR CONVERT to EXCLUSIVE is for a node: two readers who ask it of a quorum at once would each get a part of the nodes \
                          and wait for the other. Release the lock and acquire it alone";
 
 const ADOPT: OfNodes =
     OfNodes { option: "ADOPT", why: "the agent adopts by itself what another process took for an owner" };
 
-/// Releases holds.
+/// LOCK.RELEASE: gives back holds.
 pub const RELEASE: Command = Command::of_locks(request::Release::SPEC, release);
 
-/// Extends the lease.
+/// LOCK.EXTEND: extends the lease.
 pub const EXTEND: Command = Command::of_locks(request::Extend::SPEC, extend);
 
-/// Adds one more hold.
+/// LOCK.REENTER: adds a hold.
 pub const REENTER: Command = Command { of_nodes: &[ADOPT], ..Command::of_locks(request::Reenter::SPEC, reenter) };
 
-/// Converts the grant to another mode.
+/// LOCK.CONVERT: makes a writer a reader.
 pub const CONVERT: Command = Command::of_locks(
     Spec {
         summary: "Makes an exclusive grant shared, with the same token. Never waits. Returns the token; Null if this owner does \
@@ -36,7 +36,7 @@ pub const CONVERT: Command = Command::of_locks(
     convert,
 );
 
-/// Replaces the note.
+/// LOCK.NOTE: replaces the note.
 pub const NOTE: Command = Command::of_locks(request::Annotate::SPEC, note);
 
 fn release(call: Call) -> Result<Work, Refused> {

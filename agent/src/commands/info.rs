@@ -10,14 +10,14 @@ use crate::refused::Refused;
 use crate::reply::Reply;
 use crate::state::State;
 
-/// The command.
+/// INFO: shows the state of the agent and its nodes.
 pub const INFO: Command = Command::of_connection(
     "INFO",
     "Describes the agent and its nodes, in sections: server, clients, stats, commandstats, palisade.",
     info,
 );
 
-/// The sections.
+/// The sections of INFO, in the order in which they are shown.
 const SECTIONS: [&str; 5] = ["server", "clients", "stats", "commandstats", "palisade"];
 
 fn info(Invocation { state, words, .. }: Invocation<'_>) -> Result<Work, Refused> {
@@ -38,7 +38,7 @@ fn info(Invocation { state, words, .. }: Invocation<'_>) -> Result<Work, Refused
     }))
 }
 
-/// Returns the sections without the nodes' part.
+/// Returns these sections, without what the nodes have to be asked for.
 fn text(state: &State, sections: &[&str]) -> String {
     let (counts, mut text) = (&state.counts, String::new());
     for section in sections {
@@ -50,7 +50,7 @@ fn text(state: &State, sections: &[&str]) -> String {
         };
         match *section {
             "server" => {
-                // Client libraries derive from this which commands they may send.
+                // Client libraries conclude from this version which commands they may send.
                 line("redis_version", &AS_SERVER);
                 line("redis_mode", &"standalone");
                 line("process_id", &std::process::id());
@@ -94,10 +94,10 @@ fn text(state: &State, sections: &[&str]) -> String {
     text
 }
 
-/// The part of a lease that does not count as valid, in addition to clock drift, in milliseconds.
+/// The time by which a lease counts as shorter, beside the drift of clocks, in milliseconds.
 const VALIDITY_MARGIN_MS: u64 = 2;
 
-/// Adds the nodes' part, in the last section.
+/// Adds to the last section what the nodes say.
 async fn of_nodes(state: &State, text: &mut String) {
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
         let _ = write!(text, "{name}:{value}\r\n");

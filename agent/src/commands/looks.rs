@@ -10,16 +10,16 @@ use super::command::{Call, Command, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// Checks whether a token is that of the current grant.
+/// LOCK.CHECK: shows whether a grant has exactly this token now.
 pub const CHECK: Command = Command::of_locks(request::Check::SPEC, check);
 
-/// Describes the lock and its holders.
+/// LOCK.INFO: shows the lock and its holders.
 pub const INFO: Command = Command::of_locks(request::Info::SPEC, info);
 
-/// Answers when a lock is not in the state that the caller knows.
+/// LOCK.WATCH: answers when the lock is no longer in the state that the caller knows.
 pub const WATCH: Command = Command::of_locks(request::Watch::SPEC, watch);
 
-/// Takes the lock from its holders.
+/// LOCK.BREAK: ends the grants of a lock.
 pub const BREAK: Command = Command::of_locks(request::Break::SPEC, break_lock);
 
 fn check(call: Call) -> Result<Work, Refused> {
@@ -43,7 +43,7 @@ fn info(call: Call) -> Result<Work, Refused> {
             fields.push(("queue", Reply::List(shown.queue.iter().take(count).map(waiter).collect())));
             let (owner, left) = shown.reserved.unwrap_or_default();
             fields.push(("reserved", Reply::Bytes(owner)));
-            // Rounded up, as on a node: zero only once it is over.
+            // This is rounded up, as on a node: it is zero only when the reservation is over.
             fields.push(("reserved_ms", Reply::Integer(left.as_micros().div_ceil(1_000) as u64)));
         }
         Ok(Reply::Map(fields))
@@ -70,8 +70,8 @@ fn break_lock(call: Call) -> Result<Work, Refused> {
     ))
 }
 
-/// Returns the lock's fields as a node's reply to LOCK.INFO has them: with several grants, those of the oldest; for a
-/// free lock, empty texts and zeros.
+/// Returns the lock's fields as a node's reply to LOCK.INFO has them: if it has several grants, those of the oldest; if
+/// it is free, empty texts and zeros.
 fn fields(shown: &Shown) -> Vec<(&'static str, Reply)> {
     let first = shown.grants.first();
     let number = |of: fn(&ShownGrant) -> u64| Reply::Integer(first.map_or(0, of));
@@ -93,7 +93,7 @@ fn fields(shown: &Shown) -> Vec<(&'static str, Reply)> {
     ]
 }
 
-/// Returns one of several holders, with the fields of a node's reply to LOCK.INFO.
+/// Returns one of several holders, in the fields that a node's reply to LOCK.INFO has.
 fn grant(grant: &ShownGrant) -> Reply {
     let (number, limit) = match grant.mode {
         Mode::Permit(permit) => (permit.number(), permit.limit()),
@@ -116,7 +116,7 @@ fn grant(grant: &ShownGrant) -> Reply {
     ])
 }
 
-/// Returns one waiter, with the fields of a node's reply to LOCK.INFO.
+/// Returns one waiter, in the fields that a node's reply to LOCK.INFO has.
 fn waiter(waiter: &ShownWaiter) -> Reply {
     Reply::Map(vec![
         ("owner", Reply::Bytes(waiter.owner.clone())),

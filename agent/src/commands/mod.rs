@@ -1,5 +1,5 @@
 //! The commands. A lock command turns its arguments into a call of `palisade_client::by_owner`, and the result into a
-//! reply. The others are about the connection.
+//! reply. The other commands are about the connection.
 
 mod acquire;
 mod client;
@@ -24,7 +24,7 @@ use crate::requests::Request;
 use crate::session::Session;
 use crate::state::State;
 
-/// Every command; the lock commands in the order in which HELP shows them.
+/// Every command. The lock commands come in the order in which HELP shows them.
 const COMMANDS: &[Command] = &[
     acquire::ACQUIRE,
     held::RELEASE,
@@ -53,16 +53,16 @@ const COMMANDS: &[Command] = &[
     handshake::READWRITE,
 ];
 
-/// Returns the names, in the order of the table.
+/// Returns the names of the commands, in the order of the table.
 pub fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|command| command.spec.name)
 }
 
 /// A command that has begun.
 pub struct Begun {
-    /// The index in the table, to count the result.
+    /// The command's index in the table, by which its result is counted; `None` for a command that is not there.
     pub place: Option<usize>,
-    /// The work that the command began, or its refusal.
+    /// The work that is left of the command, or its refusal.
     pub work: Result<Work, Refused>,
 }
 
@@ -96,8 +96,8 @@ pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) ->
     Begun { place: Some(place), work }
 }
 
-/// Begins a lock command. If it refuses a lease as too long, the nodes are asked for the longest lease first, since
-/// they may have raised it after they last reported it.
+/// Begins a lock command. If it refuses a lease as too long, this first asks the nodes for the longest lease, because
+/// they may allow a longer one than they last reported.
 fn of_locks(run: fn(Call) -> Result<Work, Refused>, call: Call) -> Result<Work, Refused> {
     let again = call.clone();
     match run(call) {

@@ -1,4 +1,4 @@
-//! `LOCK.NODE`: the state of all nodes together, in the fields that a node uses.
+//! `LOCK.NODE`: shows the state of all nodes together, in the fields that a node has.
 
 use palisade_client::by_owner::NodeSet;
 use palisade_quorum::grammar::Spec;
@@ -8,10 +8,10 @@ use super::command::{Call, Command, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// The version of the protocol of the commands, as on a node.
+/// The version of the protocol of the commands, the same as a node's.
 const PROTOCOL: u64 = 1;
 
-/// Describes the nodes, and whether they serve.
+/// LOCK.NODE: shows the state of all nodes together, and whether they grant locks.
 pub const NODE: Command = Command::of_locks(
     Spec {
         summary: "Describes the nodes together: identity, guard, bounds, clock, how many there are, how many are needed and \
@@ -25,7 +25,7 @@ fn node(Call { state, .. }: Call) -> Result<Work, Refused> {
     Ok(Work::asks(async move { Ok(Reply::Map(fields(&state.nodes().await?))) }))
 }
 
-/// Returns `serving` if enough nodes serve for locks to be granted, otherwise the reason.
+/// Returns `serving` if enough nodes are ready to grant locks, otherwise the reason.
 pub fn state(nodes: &NodeSet) -> &'static str {
     match nodes {
         _ if nodes.serving >= nodes.majority => "serving",
@@ -41,7 +41,7 @@ fn fields(nodes: &NodeSet) -> Vec<(&'static str, Reply)> {
     };
     vec![
         ("id", Reply::text(format!("{:032x}", nodes.id))),
-        // Each node has incarnations; the agent keeps nothing that would need one.
+        // A node counts its starts. The agent stores nothing, so its starts do not matter.
         ("incarnation", Reply::Integer(0)),
         ("state", Reply::text(state(nodes))),
         ("guard_ms", Reply::Integer(guard_ms)),
@@ -51,7 +51,7 @@ fn fields(nodes: &NodeSet) -> Vec<(&'static str, Reply)> {
         ("clock_us", Reply::Integer(nodes.clock_us)),
         ("version", Reply::text(env!("CARGO_PKG_VERSION"))),
         ("protocol", Reply::Integer(PROTOCOL)),
-        // No features beyond the first version of the protocol.
+        // There are no features beyond the first version of the protocol.
         ("features", Reply::text("")),
         ("nodes", Reply::Integer(nodes.nodes as u64)),
         ("majority", Reply::Integer(nodes.majority as u64)),

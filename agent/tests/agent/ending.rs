@@ -1,4 +1,4 @@
-//! The agent's end.
+//! Tests of what happens to waiting clients and to locks when the agent ends.
 
 use crate::fixture::{Nodes, packed};
 use crate::harness::wait_until;

@@ -1,4 +1,4 @@
-//! An agent in this process, and connections that show the bytes of its replies.
+//! Starts nodes and an agent in this process, and connections that show the bytes of its replies.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,12 +16,12 @@ pub use crate::harness::Nodes;
 use crate::harness::{Setup, int, patience, wait_until};
 
 impl Nodes {
-    /// Starts `count` nodes without persistence.
+    /// Starts `count` nodes, without files for their data.
     pub fn start(count: usize) -> Self {
         Self((0..count).map(|_| Setup::new().start()).collect())
     }
 
-    /// Starts an agent of all nodes, and waits until it has reached all of them.
+    /// Starts an agent of all these nodes, and waits until it has reached each of them.
     pub fn agent(&self) -> Running {
         self.agent_with(|config| config)
     }
@@ -36,18 +36,18 @@ impl Nodes {
         agent
     }
 
-    /// Returns the number of waiters on all nodes together.
+    /// Returns how many requests wait on all nodes together.
     pub fn waiters(&self) -> u64 {
         self.0.iter().map(|server| server.info("waiters")).sum()
     }
 }
 
-/// Returns addresses where no node is.
+/// Returns addresses at which there is no node.
 pub fn nowhere() -> Vec<String> {
     ["a", "b", "c"].map(|name| format!("unix:///nowhere/{name}")).to_vec()
 }
 
-/// A running agent.
+/// A running agent, in a thread of this process.
 pub struct Running {
     folder: TempDir,
     password: Option<Password>,
@@ -74,7 +74,7 @@ impl Running {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                // This machine may be busy.
+                // The machine may be busy with other tests, so nodes have much time to answer.
                 let patient = Options::new().node_timeout(Duration::from_secs(10));
                 let client = Client::builder().nodes(nodes).defaults(patient).build().unwrap();
                 let agent = Agent::listen(config, client, vec![]).await?;
@@ -94,27 +94,27 @@ impl Running {
         self.metrics.unwrap()
     }
 
-    /// Returns a client of a client library.
+    /// Returns a new connection to the agent, by a client library.
     pub fn client(&self) -> crate::harness::Client {
         crate::harness::Client::connect(&self.socket(), false)
     }
 
-    /// Returns a connection that shows the bytes of replies.
+    /// Returns a new connection to the agent that shows the bytes of replies.
     pub fn raw(&self) -> Raw {
         Raw::new(&self.socket())
     }
 
-    /// Returns a field of INFO.
+    /// Returns the number in the field `field` of the agent's INFO.
     pub fn info(&self, field: &str) -> u64 {
         self.client().info_field(field)
     }
 
-    /// Begins the agent's end.
+    /// Makes the agent begin to end, without waiting for it.
     pub fn begin_end(&mut self) {
         self.end.take().unwrap().send(()).unwrap();
     }
 
-    /// Ends the agent and returns its result.
+    /// Ends the agent, waits for that, and returns its result.
     pub fn end(mut self) -> Result<(), String> {
         if self.end.is_some() {
             self.begin_end();
@@ -132,7 +132,7 @@ impl Drop for Running {
     }
 }
 
-/// A connection that shows replies as bytes.
+/// A connection to the agent that shows the bytes of replies.
 pub struct Raw {
     stream: UnixStream,
     read: Vec<u8>,
@@ -145,7 +145,7 @@ impl Raw {
         Self { stream, read: vec![] }
     }
 
-    /// Sends these bytes, which the agent need not all read.
+    /// Sends these bytes. The agent need not read all of them.
     pub fn send(&mut self, bytes: &[u8]) {
         match self.stream.write_all(bytes) {
             Err(why) if [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&why.kind()) => {}
@@ -153,13 +153,13 @@ impl Raw {
         }
     }
 
-    /// Sends a line as a command, split at spaces. Returns the reply as bytes.
+    /// Sends the words of a line as a command. Returns the bytes of the reply.
     pub fn say(&mut self, line: &str) -> String {
         self.send(&packed(line));
         self.hear()
     }
 
-    /// Sends a line like [`Raw::say`], repeatedly, until the nodes no longer answer NOTYET.
+    /// Sends the words of a line like [`Raw::say`], again and again until the reply is not NOTYET.
     pub fn insist(&mut self, line: &str) -> String {
         let mut said = self.say(line);
         wait_until(line, || {
@@ -172,7 +172,7 @@ impl Raw {
         said
     }
 
-    /// Returns the next reply as bytes.
+    /// Waits for the next reply, and returns its bytes.
     pub fn hear(&mut self) -> String {
         let mut needed = 1;
         let mut at = 0;
@@ -201,23 +201,23 @@ impl Raw {
         reply
     }
 
-    /// Returns everything until the connection ends.
+    /// Returns all bytes that come until the connection ends.
     pub fn rest(&mut self) -> String {
         while self.more() {}
         String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
     }
 
-    /// Returns another handle of the same connection, so that another thread can write.
+    /// Returns another handle of this connection, so that a second thread can write.
     pub fn try_clone(&self) -> Self {
         Self { stream: self.stream.try_clone().unwrap(), read: vec![] }
     }
 
-    /// Makes later writes drop bytes for which the system has no room.
+    /// Makes later writes drop the bytes for which the system has no room.
     pub fn set_nonblocking(&self) {
         self.stream.set_nonblocking(true).unwrap();
     }
 
-    /// Sends as many bytes as the system accepts. Returns true if these are all.
+    /// Sends as many bytes as the system takes now. Returns true if it took all.
     pub fn try_send(&self, bytes: &[u8]) -> bool {
         (&self.stream).write(bytes).is_ok_and(|sent| sent == bytes.len())
     }
@@ -231,7 +231,7 @@ impl Raw {
         }
     }
 
-    /// Reads more. Returns false at the end of the input.
+    /// Waits for more bytes. Returns false at the end of the input.
     fn more(&mut self) -> bool {
         let mut buffer = [0; 65_536];
         match self.stream.read(&mut buffer) {
@@ -246,7 +246,7 @@ impl Raw {
     }
 }
 
-/// Returns a line as a command, split at spaces.
+/// Returns the words of a line as the bytes of a command.
 pub fn packed(line: &str) -> Vec<u8> {
     let words: Vec<&str> = line.split(' ').collect();
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();

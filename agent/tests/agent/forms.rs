@@ -1,8 +1,9 @@
-//! The agent's answers equal a node's answers, except for tokens, times, and fields that only one of them has.
+//! Compares the agent's answers with a node's: they must be equal, except for tokens, times, and fields that only one
+//! of them has.
 
 use crate::fixture::{Nodes, Raw};
 
-/// Lines that are sent to a node and to the agent; `T` stands for the token granted last.
+/// The lines that are sent to a node and to the agent. `T` stands for the token that was granted last.
 const SCRIPT: &[&str] = &[
     "LOCK.INFO k",
     "LOCK.RELEASE k me",
@@ -58,7 +59,7 @@ const SCRIPT: &[&str] = &[
     "LOCK.ACQUIRE one me 60000 LIMIT 1",
     "LOCK.ACQUIRE kept me 1000 KEEPALIVE 60000",
     "LOCK.RELEASE kept me",
-    // Refusals.
+    // From here on, lines that are refused.
     "LOCK.ACQUIRE",
     "LOCK.ACQUIRE k me",
     "LOCK.ACQUIRE k me 0",
@@ -100,10 +101,10 @@ const SCRIPT: &[&str] = &[
     "LOCK.NODE 1",
 ];
 
-/// Fields whose values differ: times, and the permit that was free.
+/// The fields whose values differ between the two: times, and the permit that was free.
 const DIFFERENT: [&str; 5] = ["ttl", "held", "extended", "reserved_ms", "permit"];
 
-/// Returns a reply without its times and tokens, and the tokens.
+/// Returns a reply in which times and tokens are masked, and these tokens.
 fn masked(line: &str, reply: &str) -> (String, Vec<u64>) {
     let (mut kept, mut tokens, mut is_time) = (vec![], vec![], false);
     for part in reply.split("\r\n") {
@@ -118,7 +119,7 @@ fn masked(line: &str, reply: &str) -> (String, Vec<u64>) {
         }
         is_time = DIFFERENT.contains(&part);
     }
-    // The time waited is close to zero here, and differs.
+    // The time waited is close to zero here, but not always the same.
     let is_list = line.starts_with("LOCK.ACQUIRE") || line.starts_with("lock.acquire");
     if is_list && reply.starts_with('*') {
         kept[2] = ":time".to_owned();
@@ -161,7 +162,7 @@ fn replies_are_those_of_a_node() {
     }
 }
 
-/// LOCK.NODE has the fields of a node, in the same order, and three more.
+/// The agent's LOCK.NODE has all fields of a node's, in the same order, and three more.
 #[test]
 fn the_fields_of_the_nodes_are_those_of_one() {
     let nodes = Nodes::start(3);

@@ -1,4 +1,5 @@
-//! Bytes that are not requests: they are answered, the connection is closed, and no other client is affected.
+//! Tests of bytes that are not requests. They are answered with an error, the connection is closed, and no other client
+//! notices.
 
 use crate::fixture::{Running, nowhere, packed};
 
@@ -36,7 +37,7 @@ fn garbage_is_answered_and_closed() {
     }
 }
 
-/// Valid requests before invalid bytes are answered.
+/// Valid requests come before invalid bytes. They are answered first.
 #[test]
 fn garbage_comes_after_answers() {
     let agent = Running::start(&nowhere(), |config| config);
@@ -55,14 +56,14 @@ fn commands_come_in_any_pieces() {
         std::thread::yield_now();
     }
     assert_eq!(me.hear(), "$5\r\nhello\r\n");
-    // Names and keys are any bytes.
+    // Names and keys may have any bytes.
     me.send(b"*2\r\n$4\r\nECHO\r\n$4\r\n\r\n\0\xFF\r\n");
     me.send(&packed("PING"));
     assert!(me.hear().starts_with("$4\r\n\r\n\0"));
     assert_eq!(me.hear(), "+PONG\r\n");
 }
 
-/// As in the random tests of a server: any bytes end in an answer or in silence, and the agent continues.
+/// A connection sends random bytes. It is answered or closed, and the agent goes on serving others.
 #[test]
 fn any_bytes_leave_the_agent_running() {
     use rand::RngExt;

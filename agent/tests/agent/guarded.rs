@@ -1,4 +1,4 @@
-//! A majority of the nodes lost its data and is guarded: a lock that they do not show is not free.
+//! Tests an agent whose nodes have mostly lost their data and are guarded: a lock that they do not show is not free.
 
 use crate::fixture::Nodes;
 use crate::harness::{error, null, wait_until};
@@ -31,13 +31,13 @@ fn nobody_knows_whether_the_lock_is_free() {
             assert!(said.starts_with("NOQUORUM "), "{line}: {said}");
             assert!(said.contains("this node may have forgotten grants (restart)"), "{line}: {said}");
         }
-        // The answer must not be that the owner lost the lock, whether or not the agent already knows of the guard.
+        // Whether or not the agent knows of the guard already, it must not answer that the owner has lost the lock.
         let said = error(client.say("LOCK.EXTEND k me 60000"));
         assert!(said.starts_with("NOQUORUM "), "{said}");
         let said = error(client.say("LOCK.ACQUIRE k you 60000"));
         assert!(said.starts_with("GUARDED "), "{said}");
     }
-    // As soon as a majority serves, the answer is known.
+    // When a majority is no longer guarded, the agent knows the answer.
     nodes.0[0].lift();
     assert_eq!(you.say("LOCK.INFO free"), null());
     for server in &nodes.0[1..3] {

@@ -1,5 +1,5 @@
-//! Commands that clients send before lock commands. The agent's nodes cannot be reached here, and it answers all the
-//! same.
+//! Tests of the commands that clients send before lock commands. No node can be reached here, and the agent answers all
+//! the same.
 
 use palisade_agent::Password;
 
@@ -113,7 +113,7 @@ fn a_password_comes_first() {
     assert!(me.say("PING").starts_with("-NOAUTH"));
     assert!(me.say("HELLO 3 AUTH default secret SETNAME web").starts_with("%7\r\n"));
     assert!(me.say("INFO stats").contains("acl_access_denied_auth:4\r\n"));
-    // A client that has not given the password may send only short requests.
+    // A client that has not given the password may send short requests only.
     let mut stranger = agent.raw();
     stranger.send(b"*2\r\n$4\r\nAUTH\r\n$100000\r\n");
     assert!(stranger.rest().starts_with("-ERR Protocol error: a request has up to 4096 bytes"));

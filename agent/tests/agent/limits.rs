@@ -1,4 +1,4 @@
-//! Limits on how much a single client can use of the agent.
+//! Tests of the limits on what one client can use up of the agent.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -29,8 +29,8 @@ fn one_connection_more_than_may_be() {
     });
 }
 
-/// A client that connects and sends nothing, or too little, keeps nobody out: the oldest such connection is closed for
-/// the next. One that has given the password stays.
+/// Clients connect and send nothing, or too little. When all places are taken, the oldest of these connections is
+/// closed for the next client. A connection that has given the password stays.
 #[test]
 fn connections_without_the_password_give_way() {
     let password = Password::new(b"secret").unwrap();
@@ -66,8 +66,8 @@ fn where_no_password_is_needed_connections_without_a_request_give_way() {
     assert!(half.rest().starts_with("-ERR max number of clients reached"));
 }
 
-/// A client sends its first request before it reads that there is no place for it. It must be able to read that,
-/// instead of a reset.
+/// A client for which there is no place sends its first request before it reads. It must be able to read the reason,
+/// and not get a reset.
 #[test]
 fn who_is_turned_away_reads_why() {
     let agent = Running::start(&nowhere(), |config| Config { connections_max: 1, ..config });
@@ -86,7 +86,7 @@ fn who_is_turned_away_reads_why() {
     }
 }
 
-/// A smaller version of the default of ten thousand connections.
+/// A thousand connections are open, as a smaller version of the default of ten thousand. All are served.
 #[test]
 fn a_thousand_connections_are_served() {
     let agent = Running::start(&nowhere(), |config| config);
@@ -121,7 +121,8 @@ fn answers_of_pipelined_requests_come_in_order() {
     }
 }
 
-/// Input after a command that waits is answered after it, even if it exceeds what is read ahead.
+/// A client sends further requests while a command waits, more than the agent reads ahead. They are answered in order
+/// after the command.
 #[test]
 fn who_waits_is_read_ahead_within_bounds() {
     let nodes = Nodes::start(3);
@@ -145,7 +146,7 @@ fn who_waits_is_read_ahead_within_bounds() {
     });
 }
 
-/// A client that does not read its answers gets no further ones; other clients get theirs.
+/// A client sends requests and does not read the answers. The agent stops reading from it, and goes on serving others.
 #[test]
 fn who_does_not_read_is_not_read_from() {
     let agent = Running::start(&nowhere(), |config| config);
@@ -196,8 +197,8 @@ fn metrics_and_health() {
     assert!(get("/health").starts_with("HTTP/1.1 200"));
 }
 
-/// Silent connections to the metrics used to keep a probe waiting for a minute, because each was closed only after ten
-/// seconds, sixteen at a time.
+/// Regression: silent connections to the metrics' address kept a health check waiting for a minute, because each was
+/// closed only after ten seconds, sixteen at a time. Now the check is answered.
 #[test]
 fn silent_connections_keep_no_probe_waiting() {
     let nodes = Nodes::start(1);
@@ -212,7 +213,7 @@ fn silent_connections_keep_no_probe_waiting() {
     drop(silent);
 }
 
-/// The lines that the agent reported.
+/// The lines for operators that the agent has written.
 static TOLD: Mutex<Vec<String>> = Mutex::new(vec![]);
 
 #[test]

@@ -1,4 +1,4 @@
-//! The agent with five real servers, and with none, over its socket byte by byte.
+//! Tests the agent over its socket, byte by byte, with real servers as its nodes or with none that answers.
 
 #![allow(clippy::disallowed_methods)]
 

@@ -1,9 +1,10 @@
-//! A cluster, or a master known to Sentinels, as a node of the agent; and fail-overs there.
+//! Tests an agent one of whose nodes is a cluster, or a master that Sentinels watch. Its master dies, and a replica
+//! takes over.
 
 use crate::fixture::Running;
 use crate::harness::{MAX_TTL_MS, Setup, Six, behind, int, null, text, wait_until, watched};
 
-/// Starts an agent of these nodes, and waits until all serve.
+/// Starts an agent of these nodes, and waits until all of them grant locks.
 fn agent(nodes: &[String]) -> Running {
     let agent = Running::start(nodes, |config| config);
     let mut me = agent.client();
@@ -36,7 +37,7 @@ fn a_cluster_is_one_node_and_each_lock_is_at_its_master() {
     assert_eq!((node.field("nodes"), node.field("max_ttl")), (int(1), int(60_000)));
 }
 
-/// A master dies, and the waiter gets the lock from its replica; locks of other masters are unaffected.
+/// A master of a cluster dies. The waiter gets the lock from its replica, and locks on other masters are not affected.
 #[test]
 fn a_master_of_a_cluster_dies_beneath_it() {
     let mut six = Six::start(3_000);
@@ -51,7 +52,7 @@ fn a_master_of_a_cluster_dies_beneath_it() {
     wait_until("the agent tells that one is down", || me.say("INFO palisade").as_text().contains("nodes_serving:0"));
     let mut answer = other.hear();
     if answer.is_error("NOQUORUM") || answer.is_error("GUARDED") {
-        // The lock's new master may be guarded at first.
+        // The replica that took over may be guarded at first, so this asks again.
         answer = other.outlast_outage(&format!("LOCK.ACQUIRE {lost} you {MAX_TTL_MS} WAIT 600000 RETRY"));
     }
     assert!(answer.as_list()[0].as_int() > token);
@@ -59,7 +60,7 @@ fn a_master_of_a_cluster_dies_beneath_it() {
     wait_until("all serve again", || me.say("LOCK.NODE").field("serving") == int(1));
 }
 
-/// Sentinel makes a replica the master: the agent follows, and tokens rise.
+/// Sentinel makes a replica the master. The agent follows it, and tokens still grow.
 #[test]
 fn a_master_behind_sentinels_is_replaced_beneath_it() {
     let (_one, other, sentinels) = watched(1, MAX_TTL_MS);
@@ -75,7 +76,7 @@ fn a_master_behind_sentinels_is_replaced_beneath_it() {
     assert_eq!(other.client().say("LOCK.INFO k").field("token"), int(next));
 }
 
-/// A cluster, a master behind Sentinel and a server, one of which may be down.
+/// The quorum has a cluster, a master that Sentinels watch, and a server. Any one of them may be down.
 #[test]
 fn all_kinds_are_nodes_of_one_quorum() {
     let six = Six::start_with(|setup: Setup| setup.module_arguments(&["max-clock-skew", "1000"]));

@@ -1,4 +1,4 @@
-//! Several nodes behind the agent, with failures of the nodes and of its clients.
+//! Tests an agent with several nodes, of which some fail, and whose clients disconnect.
 
 use crate::fixture::{Nodes, Running, nowhere, packed};
 use crate::harness::{Reply, error, int, null, wait_until};
@@ -11,12 +11,12 @@ fn without_nodes_there_is_no_lock_and_each_says_why() {
     {
         let said = me.say(line);
         assert!(said.starts_with("-NOQUORUM "), "{line}: {said}");
-        // The error also names the other nodes, up to the one without which no majority is left.
+        // The error names other missing nodes too, up to the one without which there is no majority.
         assert!(said.matches("/nowhere/").count() >= 2 && said.contains("it cannot be reached"), "{said}");
         assert_eq!(said.lines().count(), 1);
     }
     assert!(me.say("LOCK.NODE").contains("unreachable"));
-    // An invalid request is refused without asking a node.
+    // An invalid request is refused without asking any node.
     assert!(me.insist("LOCK.ACQUIRE k me 0").starts_with("-ERR ttl must be"));
 }
 
@@ -29,7 +29,7 @@ fn two_nodes_die_and_a_third() {
     wait_until("all nodes have it", || nodes.holding("k") == 5);
     nodes.0[0].kill();
     nodes.0[3].kill();
-    // Nodes that have not answered yet count only after they have.
+    // A node that has not answered yet counts only after it has, so this may take a moment.
     let mut extended = null();
     wait_until("three of five extend it", || {
         extended = me.say("LOCK.EXTEND k me 60000");
@@ -43,7 +43,7 @@ fn two_nodes_die_and_a_third() {
     nodes.0[1].kill();
     let said = error(me.say("LOCK.EXTEND k you 60000"));
     assert!(said.starts_with("NOQUORUM "), "{said}");
-    // The nodes' state is reused for a moment.
+    // INFO uses an answer of the nodes for a moment, so this may take a while.
     wait_until("they are counted", || {
         let info = me.say("INFO palisade").as_text();
         info.contains("nodes_serving:2\r\n") && info.contains("node_failed2:node=")
@@ -80,7 +80,7 @@ fn who_hangs_up_leaves_every_queue() {
     let mut raw = agent.raw();
     raw.send(&packed("LOCK.ACQUIRE k gone 60000 WAIT 60000"));
     wait_until("it waits", || agent.info("waiting") == 1 && nodes.waiters() == 5);
-    // The same, with more input after it than is read ahead.
+    // The same, but more input follows the command than the agent reads ahead.
     let mut other = agent.raw();
     other.send(&packed("LOCK.ACQUIRE k gone-too 60000 WAIT 60000"));
     wait_until("it waits too", || agent.info("waiting") == 2);
@@ -94,7 +94,7 @@ fn who_hangs_up_leaves_every_queue() {
     assert_eq!(holder.say("LOCK.INFO k"), null());
 }
 
-/// If a client sends a release and disconnects without waiting for the answer, the lock is released.
+/// A client sends RELEASE and disconnects before the answer. The lock is released all the same.
 #[test]
 fn what_is_given_back_is_given_back_without_a_witness() {
     let nodes = Nodes::start(5);
@@ -118,7 +118,7 @@ fn a_kept_lease_ends_with_its_connection() {
     let mut operator = agent.client();
     let mut raw = agent.raw();
     assert!(raw.insist("LOCK.ACQUIRE k me 1000 KEEPALIVE 60000").starts_with(':'));
-    // After twice the length of its lease, the lock is still held.
+    // Twice the length of the lease has passed, and the lock is still held.
     assert_eq!(operator.say("LOCK.ACQUIRE k you 60000 WAIT 2000"), null());
     drop(raw);
     assert!(operator.say("LOCK.ACQUIRE k you 60000 WAIT 60000").as_list()[0].as_int() > 0);
@@ -140,8 +140,8 @@ fn who_watches_is_told() {
     assert_eq!(watching.hear().field("token"), int(0));
 }
 
-/// A holder watches its own lock over a second connection: it gets the news at once that the lock was broken, although
-/// its lease is a minute long.
+/// A holder watches its own lock over a second connection. When the lock is broken, it is answered at once, although
+/// its lease lasts for a minute.
 #[test]
 fn a_holder_hears_that_its_lock_was_taken_away() {
     let nodes = Nodes::start(5);
@@ -151,15 +151,15 @@ fn a_holder_hears_that_its_lock_was_taken_away() {
     wait_until("all nodes have it", || nodes.holding("k") == 5);
     watching.ask(&format!("LOCK.WATCH k 86400000 TOKEN {token}"));
     wait_until("it watches", || agent.info("blocked_clients") == 1);
-    // The lock is broken not through the agent, and only on a majority.
+    // The lock is not broken through the agent, and only on a majority of the nodes.
     for server in &nodes.0[..3] {
         assert!(server.client().say("LOCK.BREAK k").as_int() > 0);
     }
     assert_eq!(watching.hear().field("token"), int(0));
 }
 
-/// An owner that had lost the lock used to get the answer that it held the lock until now: two of five nodes still had
-/// the lock, and another owner had the other three, one of which does not answer.
+/// Regression: an owner that had lost the lock got the answer that it held the lock until now. Two of five nodes still
+/// had its grant, and another owner had the other three, one of which does not answer.
 #[test]
 fn a_minority_and_a_silent_node_are_no_release() {
     let mut nodes = Nodes::start(5);
@@ -173,19 +173,19 @@ fn a_minority_and_a_silent_node_are_no_release() {
     }
     nodes.0[4].kill();
     let holding = |nodes: &Nodes| nodes.0[..4].iter().map(|server| server.info("held")).collect::<Vec<_>>();
-    // The number of holds to release is unknown.
+    // Without a majority the agent does not know how many holds the owner has.
     let said = error(other.client().say("LOCK.RELEASE k ann"));
     assert!(said.starts_with("NOQUORUM too few") && said.contains("so nothing was released"), "{said}");
     assert_eq!(holding(&nodes), [1; 4]);
     let said = error(me.say("LOCK.RELEASE k ann LEVEL 1"));
     assert!(said.starts_with("NOQUORUM the release was sent, and too few nodes tell"), "{said}");
-    // The two nodes have released it, so a majority has no grant of ann's.
+    // The two nodes that had ann's grant have released it, so no majority has it.
     assert_eq!(holding(&nodes), [0, 0, 1, 1]);
     assert_eq!(me.say("LOCK.RELEASE k ann LEVEL 1"), null());
 }
 
-/// An owner uses two agents at the same time, as docs/agent.md says. It gets an exclusive lock once, but a shared lock
-/// or a permit from each agent, unless it asks the second with RETRY.
+/// An owner uses two agents at the same time, as docs/agent.md allows. It gets an exclusive lock once. It gets a shared
+/// lock or a permit from each agent, unless it asks the second with RETRY.
 #[test]
 fn two_agents_at_once_share_a_lock_once_each() {
     let nodes = Nodes::start(3);
@@ -202,7 +202,7 @@ fn two_agents_at_once_share_a_lock_once_each() {
         assert_eq!(also.say(&format!("LOCK.RELEASE {key} ann")), int(0));
         wait_until("the other one is left", || holders(key) == 1);
         assert!(me.say(&format!("LOCK.EXTEND {key} ann 60000")).as_int() > 0);
-        // Asked with RETRY, the second agent continues with the grant of the first.
+        // With RETRY the second agent answers with the grant that the owner got through the first.
         assert!(granted(also.say(&format!("{acquire} RETRY"))) && holders(key) == 1, "{mode}");
         assert_eq!(also.say(&format!("LOCK.RELEASE {key} ann")), int(0));
         wait_until("it is free", || nodes.holding(key) == 0);
