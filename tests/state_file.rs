@@ -416,8 +416,8 @@ fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     let first = on(&path).start();
     let mut client = first.client();
     client.insist("LOCK.ACQUIRE k me 60000");
-    // The first server is frozen, so that it cannot write its file again meanwhile, because of which the second would
-    // be refused.
+    // While the first server is frozen, it cannot write its file again, which would make the second one refuse to
+    // start.
     let frozen = Frozen::new(&first);
     fs::remove_file(dir.path().join("node.state.lock")).unwrap();
     fs::remove_file(&path).unwrap();

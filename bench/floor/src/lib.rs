@@ -129,7 +129,7 @@ fn with_key(
 }
 
 extern "C" fn free(value: *mut c_void) {
-    // SAFETY: `store` allocated it, and the server frees it once.
+    // SAFETY: `store` allocated the value, and the server frees it once.
     unsafe { api!(RedisModule_Free(value)) };
 }
 

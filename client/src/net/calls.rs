@@ -49,7 +49,7 @@ pub struct Calls {
     rest: Rest<Reply>,
 }
 
-/// A call of a machine to one node, not answered yet.
+/// A call of the quorum machine to one node, not answered yet.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     round: u64,

@@ -77,7 +77,8 @@ fn within(value: u64) -> Token {
 mod tests {
     use super::*;
 
-    /// Tokens may be ahead of the clock, equally for all processes. Tickets used to be one above them, and so equal.
+    /// All tickets of a process differ, and are near the clock even if a token that it saw is far ahead. They used to
+    /// be one above that token, and so equal in all processes.
     #[test]
     fn tickets_are_the_clocks_and_no_two_are_the_same() {
         let clock = HybridClock::default();
