@@ -317,7 +317,7 @@ fn help_version_and_what_shells_want() {
     for (line, text) in [
         ("--help", "Run a command under a lock"),
         ("exec --help", "197  the lock was lost"),
-        // docs/cli.md and the command's own man page say the same.
+        // docs/cli.md and the man page of `break` have the same warning.
         ("break --help", "the holder goes on"),
         ("--version", "palisade 0."),
         ("completions zsh", "#compdef palisade"),

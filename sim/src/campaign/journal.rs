@@ -29,7 +29,7 @@ pub fn wall_us() -> u64 {
 pub struct KeptLease {
     /// The moment at which the request was sent.
     pub since: TimeUs,
-    /// The moment at which the holder learned of it.
+    /// The moment at which the holder learned of its lease.
     pub at: TimeUs,
     /// The node, counted from 0.
     pub node: usize,

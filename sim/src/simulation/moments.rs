@@ -15,8 +15,9 @@ use crate::server::shares_stripe;
 /// Microseconds in a millisecond.
 const MS: u64 = 1_000;
 
-/// The times for which a majority is stopped, in turn. A lease divided by the second constant is the upper bound.
+/// The times for which a majority is stopped, in turn, in microseconds.
 const STOPPED_US: [u64; 4] = [150 * MS, 250 * MS, 200 * MS, 220 * MS];
+/// The divisor of a lease that gives the upper bound of each time in [`STOPPED_US`].
 const STOPPED_OF_TTL: u64 = 5;
 
 /// The divisor of a lease that gives the length of a stop in step with rounds of extension.
