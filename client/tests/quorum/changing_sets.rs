@@ -266,8 +266,8 @@ async fn a_dead_node_is_replaced() {
     assert_eq!(guard.release().await, Released::Released);
 }
 
-/// A new node is guarded. Meanwhile it grants nothing, and if another node died, the set of four would have no
-/// majority.
+/// A new node is guarded, and grants nothing meanwhile. If another node died then, the set of four would have no
+/// majority. So the new node is added only once its guard has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_is_added_when_it_serves() {
     let (mut nodes, locks) = founded(4, &[0, 1, 2]).await;
