@@ -11,7 +11,7 @@ import redis
 import redis.asyncio
 from redis.exceptions import LockError
 
-from palisade_client import DualLock, LockLost, NotAcquired, Palisade, aio
+from palisade_client import DualLock, Lock, LockLost, NotAcquired, Palisade, aio
 from servers import Node
 
 Version = Callable[[redis.Redis, Palisade, str], AbstractContextManager[Any]]
@@ -25,7 +25,7 @@ def old(data: redis.Redis, locks: Palisade, key: str) -> Any:
     return old_lock(data, key)
 
 
-def both(data: redis.Redis, locks: Palisade, key: str) -> DualLock:
+def both(data: redis.Redis, locks: Palisade, key: str) -> DualLock[Lock]:
     return DualLock(old_lock(data, key), lambda: locks.lock(f"{key}:new", wait=0))
 
 
@@ -69,7 +69,7 @@ def test_the_loss_of_either_lock_is_raised(a_node: Node, key: str) -> None:
 async def test_with_asyncio(a_node: Node, key: str) -> None:
     async with redis.asyncio.Redis(unix_socket_path=a_node.path) as data, aio.Palisade(a_node.url) as locks:
 
-        def one() -> aio.DualLock:
+        def one() -> aio.DualLock[aio.Lock]:
             return aio.DualLock(data.lock(key, timeout=30, blocking=False), lambda: locks.lock(f"{key}:new", wait=0))
 
         async with one() as lock:

@@ -6,7 +6,8 @@ use redis::ConnectionInfo;
 
 use crate::net::access::{Access, Way};
 use crate::net::address::Address;
-use crate::net::cluster::{Shard, View, cluster_name, view_of};
+use crate::net::cluster::map::{Shard, View};
+use crate::net::cluster::{cluster_name, view_of};
 use crate::net::sentinels::Sentinels;
 use crate::net::server::Server;
 use crate::{Error, Why};

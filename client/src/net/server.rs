@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::net::access::Way;
 use crate::net::bounds::CONNECT_TIMEOUT;
-use crate::net::cluster::{REDIRECTIONS_MAX, Redirection};
+use crate::net::cluster::map::{REDIRECTIONS_MAX, Redirection};
 use crate::net::wire;
 use crate::values::failure::Why;
 

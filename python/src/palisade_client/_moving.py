@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from .errors import NotAcquired
 
-if TYPE_CHECKING:
-    from . import _sync, aio
+Held = TypeVar("Held", bound=AbstractContextManager[Any])
+AsyncHeld = TypeVar("AsyncHeld", bound=AbstractAsyncContextManager[Any])
 
 
 class OldLock(Protocol):
@@ -40,19 +41,19 @@ def _not_acquired() -> NotAcquired:
     return NotAcquired("the old lock was not acquired", "timed-out")
 
 
-class DualLock:
+class DualLock(Generic[Held]):
     """Both locks of a resource: ``with DualLock(old, lambda: locks.lock(key)) as lock``.
 
     The old lock is acquired first and released last, everywhere. It is extended, or not, as its library does it. The
     new lock needs a name of its own if it is on the same server.
     """
 
-    def __init__(self, old: OldLock, take: Callable[[], _sync.Lock]) -> None:
+    def __init__(self, old: OldLock, take: Callable[[], Held]) -> None:
         self._old = old
         self._take = take
-        self._lock: _sync.Lock | None = None
+        self._lock: Held | None = None
 
-    def __enter__(self) -> _sync.Lock:
+    def __enter__(self) -> Held:
         if not self._old.acquire():
             raise _not_acquired()
         try:
@@ -71,15 +72,15 @@ class DualLock:
             self._old.release()
 
 
-class AsyncDualLock:
+class AsyncDualLock(Generic[AsyncHeld]):
     __doc__ = "Both locks of a resource, as ``palisade_client.DualLock``: ``async with DualLock(old, lambda: locks.lock(key)) as lock``."
 
-    def __init__(self, old: AsyncOldLock, take: Callable[[], Awaitable[aio.Lock]]) -> None:
+    def __init__(self, old: AsyncOldLock, take: Callable[[], Awaitable[AsyncHeld]]) -> None:
         self._old = old
         self._take = take
-        self._lock: aio.Lock | None = None
+        self._lock: AsyncHeld | None = None
 
-    async def __aenter__(self) -> aio.Lock:
+    async def __aenter__(self) -> AsyncHeld:
         if not await self._old.acquire():
             raise _not_acquired()
         try:

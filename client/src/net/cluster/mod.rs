@@ -5,7 +5,7 @@
 //! does each redirection; redis-rs computes the slot of a key.
 
 mod asking;
-mod map;
+pub mod map;
 mod staying;
 mod views;
 
@@ -21,8 +21,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::info;
 
-use self::map::{Place, SLOTS};
-pub use self::map::{REDIRECTIONS_MAX, Redirection, Shard, View};
+use self::map::{Place, SLOTS, View};
 pub use self::views::{cluster_name, view_of};
 use crate::net::access::Way;
 use crate::net::bounds::UNHURRIED;
