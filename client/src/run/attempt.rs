@@ -42,6 +42,16 @@ struct Seen {
     ids: Vec<Option<NodeId>>,
 }
 
+impl Seen {
+    /// Stops waiting for the nodes that have not answered `ask`, since the caller's time is over.
+    fn stop_waiting(&mut self, answered: &[bool], ask: Ask, machine: &mut Acquire) {
+        for node in (0..answered.len()).filter(|node| !answered[*node]) {
+            self.whys[node] = Some(Why::Unanswered);
+            machine.on_answer(node, None, ask, Answer::Failed, clock::boot_now());
+        }
+    }
+}
+
 /// Records for each server that answered under a second name that it counts once. Its answer under that name is
 /// meaningless: the server has the grant under its first name.
 fn count_once(whys: &mut [Option<Why>], nodes: &Nodes, outs: &[Option<Out>], ids: &[Option<NodeId>]) {
@@ -102,10 +112,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
             biased;
             Some(reply) = calls.next() => reply,
             () = &mut over => {
-                for node in (0..nodes.len()).filter(|node| !answered[*node]) {
-                    seen.whys[node] = Some(Why::Unanswered);
-                    machine.on_answer(node, None, ask, Answer::Failed, clock::boot_now());
-                }
+                seen.stop_waiting(&answered, ask, &mut machine);
                 is_over = true;
                 break;
             }

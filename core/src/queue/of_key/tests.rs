@@ -1,0 +1,118 @@
+use super::*;
+use crate::fixture::*;
+
+fn waiter(n: u64, name: &str) -> Waiter {
+    Waiter::new(WaiterId(n), owner(name), Note::default(), Want::Turn, at(0).boot, 100)
+}
+
+fn order(queue: &Queue) -> Vec<u64> {
+    queue.iter().map(|waiter| waiter.id.0).collect()
+}
+
+#[test]
+fn order_is_by_ticket_then_arrival() {
+    // (tickets in order of arrival, numbers of the requests in order of service)
+    let cases: [(&[Option<u64>], &[u64]); 5] = [
+        (&[None, None, None], &[1, 2, 3]),
+        (&[Some(30), Some(10), Some(20)], &[2, 3, 1]),
+        (&[Some(7), Some(7), Some(7)], &[1, 2, 3]),
+        // A request without a ticket is behind all present requests. A later request with a smaller ticket goes
+        // before it.
+        (&[Some(20), None, Some(10), Some(20)], &[3, 1, 2, 4]),
+        (&[None, Some(10), None, Some(0)], &[1, 4, 2, 3]),
+    ];
+    for (tickets, expected) in cases {
+        let mut queue = Queue::default();
+        for (n, ticket) in (1..).zip(tickets) {
+            queue.join(waiter(n, &n.to_string()), *ticket, n);
+        }
+        assert_eq!(order(&queue), expected, "{tickets:?}");
+    }
+}
+
+#[test]
+fn who_asks_twice_stands_where_it_stood() {
+    let mut queue = Queue::default();
+    let first = queue.join(waiter(1, "me"), None, 1);
+    queue.join(waiter(2, "you"), None, 2);
+    queue.join(waiter(3, "me"), None, 3);
+    assert_eq!(order(&queue), [1, 3, 2]);
+    queue.leave(first);
+    queue.join(waiter(4, "me"), None, 4);
+    assert_eq!(order(&queue), [3, 4, 2], "the place is kept as long as one of its requests stands there");
+    assert_eq!(queue.leave_all_of(owner("me"), |_| true).len(), 2);
+    assert_eq!((order(&queue), queue.owners.len(), queue.arrivals.len()), (vec![2], 1, 1));
+}
+
+#[test]
+fn who_asks_in_another_mode_passes_nobody() {
+    let of = |n, name, wanted| Waiter { wanted, ..waiter(n, name) };
+    let permit = |limit, number| Wanted::Permit { limit, number };
+    let mut queue = Queue::default();
+    queue.join(of(1, "me", permit(3, None)), None, 1);
+    queue.join(of(2, "you", permit(3, None)), None, 2);
+    queue.join(of(3, "me", Wanted::Exclusive), None, 3);
+    assert_eq!(order(&queue), [1, 2, 3]);
+    queue.join(of(4, "me", permit(3, Some(2))), None, 4);
+    queue.join(of(5, "you", Wanted::Shared), None, 5);
+    queue.join(of(6, "me", Wanted::Exclusive), None, 6);
+    assert_eq!(order(&queue), [1, 4, 2, 3, 6, 5], "each keeps its own place");
+}
+
+/// A client that waits for long asks again and again, each time with more callers behind it. Its last number
+/// counts, and counts once.
+#[test]
+fn what_the_last_request_of_an_owner_says_counts_and_counts_once() {
+    let mut queue = Queue::default();
+    let behind = |n| Behind::new(Some(n)).unwrap();
+    let told = |queue: &Queue| queue.iter().map(|waiter| waiter.behind.get()).collect::<Vec<_>>();
+    let first = queue.join(Waiter { behind: behind(3), ..waiter(1, "me") }, Some(5), 1);
+    let other = queue.join(Waiter { behind: behind(10), ..waiter(2, "you") }, Some(6), 2);
+    assert_eq!((queue.behind(), told(&queue)), (13, vec![3, 10]));
+    let again = Note::new(b"again").unwrap();
+    let renewed = Waiter::new(WaiterId(3), owner("me"), again, Want::Turn, at(50).boot, 100);
+    let second = queue.join(Waiter { behind: behind(4), ..renewed }, Some(5), 3);
+    assert_eq!((queue.behind(), told(&queue)), (14, vec![4, 4, 10]));
+    assert!(queue.iter().take(2).all(|waiter| waiter.note() == again));
+    queue.leave(first);
+    assert_eq!(queue.behind(), 14, "it still waits");
+    queue.leave(second);
+    assert_eq!(queue.behind(), 10);
+    queue.leave(other);
+    assert_eq!(queue.behind(), 0);
+}
+
+/// A request for the lock itself has a note, and its owner asks again with another one. The first note stays,
+/// because it becomes that of the grant.
+#[test]
+fn the_note_of_a_request_for_the_lock_stays() {
+    let mut queue = Queue::default();
+    let lock = Want::Lock { ttl: ttl(1_000), fence: None, retry: false };
+    let note = Note::new(b"deploy").unwrap();
+    queue.join(Waiter::new(WaiterId(1), owner("me"), note, lock, at(0).boot, 100), None, 1);
+    queue.join(waiter(2, "me"), None, 2);
+    assert_eq!(queue.iter().next().unwrap().note(), note);
+}
+
+#[test]
+fn owners_that_begin_alike_are_different() {
+    let mut queue = Queue::default();
+    for (n, name) in (1..).zip(["a", "ab", "b", "a\0"]) {
+        queue.join(waiter(n, name), None, n);
+    }
+    assert_eq!(queue.leave_all_of(owner("a"), |_| true).len(), 1);
+    assert_eq!(order(&queue), [2, 3, 4]);
+}
+
+/// An owner whose turn it is may have the lock before waiting requests, in the reserved mode. Others may not.
+#[test]
+fn a_turn_goes_before_those_who_wait() {
+    let (mut queue, free) = (Queue::default(), Modes::default());
+    let claim = |queue: &Queue, name| queue.claim(owner(name), Wanted::Shared, &free);
+    assert_eq!(claim(&queue, "you"), Some(Mode::Shared));
+    queue.join(waiter(1, "first"), None, 1);
+    assert_eq!(claim(&queue, "you"), None, "the first is served by a hand-over");
+    queue.keep(owner("me"), Mode::Shared, at(20).boot, at(0).boot);
+    assert_eq!((claim(&queue, "me"), claim(&queue, "you")), (Some(Mode::Shared), None));
+    assert_eq!(queue.claim(owner("me"), Wanted::Exclusive, &free), None, "another mode is another request");
+}
