@@ -19,7 +19,7 @@ from conftest import Bench
 from palisade_client import BadArgument, Closed, LockLost, NotAcquired, aio
 from palisade_client._address import Address
 from servers import Node
-from waiting import boot_clock, passed, soon
+from waiting import boot_clock, eventually, passed, soon
 
 
 async def test_a_lock_is_held_refused_to_others_and_free_again(bench: Bench, key: str) -> None:
@@ -173,7 +173,7 @@ async def test_readers_get_in_together_and_a_writer_alone(bench: Bench, key: str
     with pytest.raises(NotAcquired):
         await locks.write_lock(key, wait=0)
     writing = asyncio.ensure_future(locks.write_lock(key))
-    await bench.outside.waiters(key, 1)
+    await eventually("it waits on the nodes", lambda: (bench.outside.info(key) or {})["waiters"] == 1)
     with pytest.raises(NotAcquired):
         await locks.read_lock(key, wait=0)
     for reader in readers:

@@ -44,7 +44,7 @@ def python(built: Path) -> Path:
     run(sys.executable, "-m", "venv", "--without-pip", environment)
     [wheel] = built.glob("*.whl")
     pip = (sys.executable, "-m", "pip", "--python", environment, "--disable-pip-version-check")
-    run(*pip, "install", "--quiet", wheel)
+    run(*pip, "install", "--quiet", f"{wheel}[prometheus]")
     return environment / "bin/python"
 
 

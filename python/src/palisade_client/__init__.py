@@ -31,6 +31,7 @@ from .errors import (
     Unavailable,
     UnexpectedReply,
 )
+from .listening import Kind, LockListener
 from .loss import Loss, LossReason, Released
 from .options import Key, LockOptions, Seconds, TryOptions
 
@@ -48,9 +49,11 @@ __all__ = [
     "Holder",
     "Job",
     "Key",
+    "Kind",
     "Leader",
     "Leadership",
     "Lock",
+    "LockListener",
     "LockLost",
     "LockOptions",
     "Loss",

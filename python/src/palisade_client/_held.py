@@ -15,6 +15,7 @@ from ._connections import Acquisition, Connections
 from ._replies import Reply, to_integer
 from ._watching import watch
 from .errors import LockLost, PalisadeError, Unavailable, shown
+from .listening import Listening
 from .loss import Loss, LossReason
 from .options import Checked, checked_ttl
 
@@ -46,6 +47,7 @@ class Held:
         grant: Grant,
         keeping: Checked,
         on_end: Callable[[Held], object],
+        listening: Listening,
     ) -> None:
         self.connections = connections
         self.acquisition = acquisition
@@ -61,6 +63,7 @@ class Held:
         self._is_ended = False
         self._listeners: list[Callable[[], object]] = []
         self._on_end = on_end
+        self._listening = listening
         self._ahead = min(keeping.ttl * _AHEAD_PART, _AHEAD_MOST)
         self._is_extending = False
         self._last_failure: PalisadeError | None = None
@@ -134,8 +137,12 @@ class Held:
 
     def end(self) -> None:
         """Ends the extensions, without reporting a loss."""
-        if self._is_ended:
-            return
+        if not self._is_ended:
+            self._end()
+            if not self.is_elsewhere:
+                self._listening.report(lambda listener, kind: listener.released(kind, self.held_for))
+
+    def _end(self) -> None:
         self._is_ended = True
         if self._timer is not None:
             self._timer.cancel()
@@ -151,7 +158,8 @@ class Held:
         if self._is_ended:
             return
         self._loss = loss = Loss.of(reason, more)
-        self.end()
+        self._end()
+        self._listening.report(lambda listener, kind: listener.lost(kind, self.held_for, loss))
         if self._keeping.on_lost is not None:
             try:
                 self._keeping.on_lost(loss)
@@ -214,7 +222,10 @@ class Held:
         self._schedule()
         try:
             await self._ask_to_extend(ttl, max(0.001, min(_EXTEND_WITHIN, ttl / 3)))
+            self._listening.report(lambda listener, kind: listener.extended(kind, True))
         except PalisadeError as error:
+            if not self._is_ended:
+                self._listening.report(lambda listener, kind: listener.extended(kind, False))
             self._last_failure = error
             self._extend_at = now() + min(max(ttl / 20, _AGAIN_LEAST), _AGAIN_MOST)
         finally:

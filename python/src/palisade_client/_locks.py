@@ -19,6 +19,7 @@ from ._hold import Hold
 from ._holder import current_holder, default_note, noted
 from ._replies import INTEGERS_END, Granted, to_integer
 from .errors import BadArgument, Closed, LockLost, NotAcquired, naming
+from .listening import Listening
 from .loss import Loss, LossReason
 from .options import Checked, Key, checked, checked_key
 
@@ -65,14 +66,22 @@ class Locks:
             # The owner is new for each acquisition, so that no one mistakes another's grant for their own.
             acquisition = Acquisition(wanted.key, secrets.token_hex(16), ttl)
             note = noted(default_note() if options.note is None else options.note, options.holder or wanted.holder)
-            grant = await acquire(self.connections, Wanted(acquisition, wanted.mode, note, options.wait, tells_holder))
-            return self._keep(acquisition, wanted.mode, grant, options)
+            listening, began = Listening(options.listener, options.lock_class, wanted.mode), now()
+            try:
+                grant = await acquire(self.connections, Wanted(acquisition, wanted.mode, note, options.wait, tells_holder))
+                hold = self._keep(acquisition, wanted.mode, grant, options, listening)
+            except BaseException as error:
+                failure = error
+                listening.report(lambda listener, kind: listener.failed(kind, now() - began, failure))
+                raise
+            listening.report(lambda listener, kind: listener.acquired(kind, now() - began))
+            return hold
 
-    def _keep(self, acquisition: Acquisition, mode: Sequence[Word], grant: Grant, options: Checked) -> Hold:
+    def _keep(self, acquisition: Acquisition, mode: Sequence[Word], grant: Grant, options: Checked, listening: Listening) -> Hold:
         if self._closing is not None:
             self.connections.give_back(acquisition)
             raise Closed()
-        held = Held(self.connections, acquisition, mode, grant, options, self._held.discard)
+        held = Held(self.connections, acquisition, mode, grant, options, self._held.discard, listening)
         self._held.add(held)
         return Hold(held)
 
@@ -97,7 +106,11 @@ class Locks:
                 # Behind an agent the token can have risen. A smaller one is of another grant.
                 if current < token:
                     raise LockLost(Loss.of(LossReason.TAKEN_AWAY, f"its token is {current}"))
-                return self._keep(acquisition, (), Grant(Granted(current, 0, 0), valid_until(sent, 0, options.ttl)), options)
+                grant = Grant(Granted(current, 0, 0), valid_until(sent, 0, options.ttl))
+                listening = Listening(options.listener, options.lock_class, ())
+                hold = self._keep(acquisition, (), grant, options, listening)
+                listening.report(lambda listener, kind: listener.acquired(kind, now() - sent))
+                return hold
 
     async def try_take(self, wanted: Asked, min_hold: float = 0) -> Hold | None:
         """Acquires a lock if it is free now."""

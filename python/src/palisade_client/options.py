@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, TypedDict
 
 from .errors import BadArgument
+from .listening import LockListener
 from .loss import Loss
 
 Seconds = float | int | timedelta
@@ -39,6 +40,11 @@ class TryOptions(TypedDict, total=False):
     limit for a leader."""
     on_lost: Callable[[Loss], object] | None
     """Called once if the lock is lost: in the event loop, or on a thread of its own if there is none."""
+    listener: LockListener | None
+    """Hears of the lock, for metrics: ``palisade_client.prometheus.LockMetrics``, or one of your own."""
+    lock_class: str
+    """The kind of the lock for its listener, ``default`` by default. Use few: metrics keep each as long as the program
+    runs."""
 
 
 class LockOptions(TryOptions, total=False):
@@ -61,6 +67,8 @@ class Checked:
     auto_extend: bool
     max_hold: float
     on_lost: Callable[[Loss], object] | None
+    listener: LockListener | None
+    lock_class: str
 
 
 DAY = 86_400.0
@@ -69,7 +77,7 @@ PERMITS_MAX = 65_535
 TTL_DEFAULT = 10.0
 MAX_HOLD_DEFAULT = 3_600.0
 
-_NAMES = frozenset({"ttl", "note", "holder", "auto_extend", "max_hold", "on_lost", "wait"})
+_NAMES = frozenset({"ttl", "note", "holder", "auto_extend", "max_hold", "on_lost", "listener", "lock_class", "wait"})
 
 _HOLDER = re.compile(r"[A-Za-z0-9._:/@+-]{1,64}")
 
@@ -129,6 +137,11 @@ def checked(options: dict[str, Any]) -> Checked:
         raise BadArgument(f"auto_extend must be True or False, not {auto_extend!r}")
     if on_lost is not None and not callable(on_lost):
         raise BadArgument("on_lost must be a function")
+    listener, lock_class = options.get("listener"), options.get("lock_class", "default")
+    if listener is not None and not isinstance(listener, LockListener):
+        raise BadArgument(f"listener must be a LockListener, not {listener!r}")
+    if not isinstance(lock_class, str):
+        raise BadArgument(f"lock_class must be a str, not {lock_class!r}")
     wait, note, holder = options.get("wait"), options.get("note"), options.get("holder")
     if holder is not None and not (isinstance(holder, str) and _HOLDER.fullmatch(holder)):
         raise BadArgument(f"holder must be 1 to 64 letters, digits, . _ : / @ + or -, not {holder!r}")
@@ -140,4 +153,6 @@ def checked(options: dict[str, Any]) -> Checked:
         auto_extend=auto_extend,
         max_hold=checked_time("max_hold", options.get("max_hold", MAX_HOLD_DEFAULT), 0, math.inf),
         on_lost=on_lost,
+        listener=listener,
+        lock_class=lock_class,
     )
