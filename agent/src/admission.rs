@@ -18,7 +18,7 @@ use crate::state::State;
 /// An open connection that has a place. It counts until this is dropped, even by a panic.
 #[derive(Debug)]
 pub struct Open {
-    /// The connection's unique number.
+    /// The number of the connection, which no other has had.
     pub id: u64,
     /// The state shared by all connections.
     pub state: Arc<State>,

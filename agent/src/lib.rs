@@ -77,7 +77,7 @@ pub enum OnEnd {
     /// Locks stay until their leases end, so that their holders can go on with another agent.
     #[default]
     Leave,
-    /// Locks are released.
+    /// Locks are released on the nodes.
     Release,
 }
 

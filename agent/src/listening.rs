@@ -55,7 +55,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A listening socket.
+/// A socket at which the agent accepts connections.
 #[derive(Debug)]
 pub struct Listener {
     /// The socket's address, as people read it.
@@ -210,9 +210,9 @@ fn file_id(path: &Path) -> Option<FileId> {
 /// A connection of a client.
 #[derive(Debug)]
 pub enum Stream {
-    /// Over a socket in the file system.
+    /// A connection over a socket in the file system.
     Unix(UnixStream),
-    /// Over TCP.
+    /// A connection over TCP.
     Tcp(TcpStream),
 }
 

@@ -21,7 +21,7 @@ pub fn stopping() {
 }
 
 /// Returns the interval in which systemd has to hear that the agent is alive: half of the time that it allows. `None`
-/// if it does not want to.
+/// if systemd does not ask for that.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|given| given / 2)
 }

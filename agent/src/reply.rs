@@ -17,7 +17,7 @@ pub enum Protocol {
 pub enum Reply {
     /// Null: the answer "no", which is not an error.
     Null,
-    /// A number.
+    /// An integer that is not negative.
     Integer(u64),
     /// A number that may be below zero.
     Signed(i64),
@@ -25,7 +25,7 @@ pub enum Reply {
     Bytes(Vec<u8>),
     /// A fixed word: OK, PONG.
     Word(&'static str),
-    /// A list.
+    /// A list of replies.
     List(Vec<Reply>),
     /// A list whose order means nothing; RESP3 has a type for that.
     Set(Vec<Reply>),

@@ -8,7 +8,7 @@ use crate::reply::Protocol;
 /// The agent's knowledge of one connection.
 #[derive(Debug)]
 pub struct Session {
-    /// The connection's unique number.
+    /// The number of the connection, which no other has had.
     pub id: u64,
     /// The version of the protocol in which the client receives answers.
     pub protocol: Protocol,

@@ -20,7 +20,7 @@ use crate::strangers::Strangers;
 pub struct State {
     /// The locks, which the client crate acquires and keeps for owners.
     pub locks: ByOwner,
-    /// The counters.
+    /// The counters of the agent's work.
     pub counts: Counts,
     /// The password that connections have to give; `None` if they need none.
     pub password: Option<Password>,

@@ -102,7 +102,7 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// Returns the lock's key.
+    /// Returns the key of the lock whose lease may have to be renewed.
     pub fn key(&self) -> Key<'_> {
         Key { db: self.holder.db, name: &self.holder.name }
     }
@@ -112,7 +112,7 @@ impl Renewal {
         self.kept.client
     }
 
-    /// Returns the lease's owner.
+    /// Returns the owner whose lease may have to be renewed.
     pub(crate) fn owner(&self) -> Owner<'_> {
         Owner::new(&self.holder.owner).expect("an owner when it came")
     }
@@ -271,7 +271,7 @@ impl KeepAlives {
         }
     }
 
-    /// Stops renewing this lease.
+    /// Stops renewing this lease, whatever its KEEPALIVE asked for.
     pub(crate) fn end(&mut self, renewal: &Renewal) {
         self.remove(&renewal.holder);
     }

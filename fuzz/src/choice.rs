@@ -84,11 +84,11 @@ impl<'a> Arbitrary<'a> for Raised {
 /// A step in time, in microseconds: often exactly to the end of a lease or a reservation.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub enum Passes {
-    /// Less than a millisecond.
+    /// A step of less than a millisecond.
     Microseconds(u8),
-    /// Up to a minute.
+    /// A step of up to a minute.
     Milliseconds(u16),
-    /// Up to four days.
+    /// A step of up to four days.
     Minutes(u8),
     /// To the next moment at which something is due, or up to three microseconds beyond.
     ToNextDue(u8),

@@ -32,7 +32,7 @@ impl Disk {
         self.handed = Some((number, state));
     }
 
-    /// Completes the pending write.
+    /// Completes the write that is under way.
     pub fn finish(&mut self) {
         if let Some(handed) = self.handed.take() {
             self.there = Some(handed);

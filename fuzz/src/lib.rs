@@ -53,7 +53,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-/// Every target.
+/// Every target of the fuzzer.
 pub const TARGETS: [Target; 6] = [
     Target { name: "node", run: node::run },
     Target { name: "record", run: record::run },

@@ -23,7 +23,7 @@ enum Event {
     Extends { ttl_ms: u16 },
     /// The holder, a writer, becomes a reader.
     Shares,
-    /// Time passes.
+    /// Time passes, and nothing else happens.
     Waits(Pause),
 }
 

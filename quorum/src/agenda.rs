@@ -60,7 +60,7 @@ impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
         Self { now, chance, numbers: 0, events: BTreeMap::new() }
     }
 
-    /// Schedules `event` at `time`.
+    /// Schedules `event` for the time `time`.
     pub fn at(&mut self, time: u64, event: E) {
         let number = self.number();
         self.events.insert((time, number), event);
@@ -84,7 +84,7 @@ impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
         self.numbers
     }
 
-    /// Draws any number.
+    /// Draws a random number of 64 bits.
     pub fn draw(&mut self) -> u64 {
         self.chance.next().unwrap_or_default()
     }

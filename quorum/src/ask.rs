@@ -42,7 +42,7 @@ pub enum Ask {
     Acquire {
         /// The length of the lease, in milliseconds.
         ttl_ms: u32,
-        /// The proposed token.
+        /// The token that the client proposes.
         proposal: Token,
         /// True if a grant that this owner already has is accepted (RETRY).
         retry: bool,
@@ -66,15 +66,15 @@ pub enum Ask {
 /// A question to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
-    /// The node's index in the list.
+    /// The index of the node in the client's list of nodes.
     pub node: usize,
-    /// The question.
+    /// The question to send.
     pub ask: Ask,
     /// The pause before the question is sent, in milliseconds, because the node was not ready. 0 if it is sent at once.
     pub after_ms: u32,
 }
 
-/// A node's answer.
+/// The answer of a node to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
     /// The node has a grant of this owner, with this token.
@@ -100,7 +100,7 @@ pub enum Answer {
 pub enum Out {
     /// Another owner holds the lock there.
     Contended,
-    /// The node is guarded.
+    /// The node is guarded, or is not sure of this lock.
     Guarded {
         /// The time until the guard ends, in milliseconds.
         ms: u64,

@@ -55,7 +55,7 @@ pub struct Choice {
     views: Vec<View>,
 }
 
-/// A node's answer.
+/// The answer of one node, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum View {
     /// The node has not answered yet.

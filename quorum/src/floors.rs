@@ -29,9 +29,9 @@ struct Permits {
 /// A kind of grants: all grants of one kind have the same lower bound for their tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Exclusive grants.
+    /// Exclusive grants, whose holders are writers.
     Exclusive,
-    /// Shared grants.
+    /// Shared grants, whose holders are readers.
     Shared,
     /// Permits with this number.
     Permit(u16),

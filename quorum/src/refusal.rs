@@ -33,7 +33,7 @@ pub enum Refusal {
     Guarded {
         /// The time until the guard ends, in milliseconds.
         left_ms: u64,
-        /// The guard's cause.
+        /// The cause for which the guard was armed.
         cause: Cause,
     },
     /// `GUARDED`: there may be locks in this lock's slot of the cluster that this node does not know.
@@ -134,7 +134,7 @@ pub enum Refusal {
     },
     /// `ERR`: neither a token nor 0, which stands for a free lock.
     KnownToken,
-    /// `ERR`: not a token.
+    /// `ERR`: not a token, which is an integer from 1 to 2^53 - 1.
     Token {
         /// The argument or option whose value it is.
         argument: &'static str,
@@ -157,7 +157,7 @@ pub enum Refusal {
     },
     /// `ERR`: an option was given without another one that it needs.
     Needs {
-        /// The option.
+        /// The option that was given.
         option: &'static str,
         /// The option that has to be given too.
         needs: &'static str,
@@ -197,7 +197,7 @@ pub enum Refusal {
     Outbid,
     /// `UNSETTLED`: leases of clients that use an older version of the set may still run.
     Unsettled {
-        /// The time until the earlier leases have ended, in milliseconds.
+        /// The time until those leases have ended, in milliseconds.
         left_ms: u64,
     },
     /// `ERR`: two versions of the set do not differ by exactly one node.

@@ -10,7 +10,7 @@ use crate::values::token::Token;
 /// A grant of the owner, as one node shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OwnGrant {
-    /// The grant's token.
+    /// The token of the grant on this node.
     pub token: Token,
     /// The time that is left of the lease, as the node reported it, in milliseconds.
     pub left_ms: u64,

@@ -35,7 +35,7 @@ pub enum WaitTask {
     Go,
     /// Send LOCK.WAIT to this node again.
     Ask {
-        /// The node's index in the list.
+        /// The index of the node in the client's list of nodes.
         node: usize,
         /// The pause before that, in milliseconds.
         after_ms: u32,

@@ -10,7 +10,7 @@ use crate::driver::blocked_clients::Asker;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, driver, state};
 
-/// Acquires the lock.
+/// LOCK.ACQUIRE: acquires the lock.
 pub struct Acquire;
 
 impl Command for Acquire {

@@ -8,7 +8,7 @@ use super::key::open;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, driver};
 
-/// Ends the grants of the lock.
+/// LOCK.BREAK: ends the grants of a lock, for an operator.
 pub struct Break;
 
 impl Command for Break {

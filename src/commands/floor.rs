@@ -7,7 +7,7 @@ use crate::durability::{operator, readiness};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config};
 
-/// Shows or raises the floor of the node's tokens.
+/// LOCK.FLOOR: shows or raises the floor of the node's tokens.
 pub struct Floor;
 
 impl Command for Floor {

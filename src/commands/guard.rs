@@ -8,7 +8,7 @@ use crate::durability::{operator, readiness};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Shows, lifts or arms the guard for an operator.
+/// LOCK.GUARD: shows, lifts or arms the guard, for an operator.
 pub struct Guard;
 
 impl Command for Guard {

@@ -15,7 +15,7 @@ pub fn show(shown: fn() -> Vec<&'static Spec>) {
     let _ = SHOWN.set(shown);
 }
 
-/// Describes the commands.
+/// LOCK.HELP: describes the commands.
 pub struct Help;
 
 impl Command for Help {

@@ -4,7 +4,7 @@ use palisade_core::{Refusal, grammar};
 
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
-/// LOCK.PANIC: panics.
+/// LOCK.PANIC: panics on purpose, for tests.
 pub struct Panic;
 
 impl Command for Panic {

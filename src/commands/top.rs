@@ -7,7 +7,7 @@ use palisade_core::{Contention, Refusal, Top as Counts};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Shows the most contended keys.
+/// LOCK.TOP: shows the most contended keys.
 pub struct Top;
 
 impl Command for Top {

@@ -22,7 +22,7 @@ const NAME: &str = "lock-data.life";
 pub struct DataStamp(PathBuf);
 
 impl DataStamp {
-    /// Returns the stamp of the server's working folder.
+    /// Returns the path of the stamp in the server's working folder.
     pub fn here() -> Self {
         Self(std::path::absolute(NAME).unwrap_or_else(|_| NAME.into()))
     }

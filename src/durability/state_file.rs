@@ -55,7 +55,7 @@ pub struct StateFile {
 pub struct Read {
     /// The state in the file.
     pub state: NodeState,
-    /// The file's identity.
+    /// The identity of the file from which the state was read.
     pub file: FileId,
 }
 

@@ -24,14 +24,14 @@ impl CallReply {
         Reply::PassedOn
     }
 
-    /// Calls `command word`.
+    /// Calls the server's command `command` with the argument `word`.
     pub fn of_word(ctx: Context<'_>, command: &CStr, word: &CStr) -> Option<Self> {
         // SAFETY: the context is live; the format announces a C string, which follows.
         let reply = unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"c".as_ptr(), word.as_ptr())) };
         NonNull::new(reply).map(Self)
     }
 
-    /// Calls `command word other`, two words.
+    /// Calls the server's command `command` with the arguments `word` and `other`.
     pub fn of_words(ctx: Context<'_>, command: &CStr, word: &CStr, other: &CStr) -> Option<Self> {
         // SAFETY: the context is live; the format announces two C strings, which follow.
         let reply = unsafe {
@@ -40,15 +40,15 @@ impl CallReply {
         NonNull::new(reply).map(Self)
     }
 
-    /// Calls `command key`. Returns `None` also if the server may not run it, as in a cluster where another node serves
-    /// the key.
+    /// Calls the server's command `command` with a key as its argument. Returns `None` also if the server may not run
+    /// it, as in a cluster where another node serves the key.
     pub fn of_key(ctx: Context<'_>, command: &CStr, key: KeyName<'_>) -> Option<Self> {
         // SAFETY: the context is live; the format announces a module string, which follows.
         let reply = unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"s".as_ptr(), key.raw())) };
         NonNull::new(reply).map(Self)
     }
 
-    /// Calls `command word key`.
+    /// Calls the server's command `command` with a word and a key as its arguments.
     pub fn of_word_and_key(ctx: Context<'_>, command: &CStr, word: &CStr, key: KeyName<'_>) -> Option<Self> {
         // SAFETY: the context is live; the format announces a C string and a module string, which follow.
         let reply =

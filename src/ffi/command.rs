@@ -20,7 +20,7 @@ pub trait Command {
     /// The description of the command, for the server and for COMMAND DOCS.
     const SPEC: Spec;
 
-    /// Runs the command.
+    /// Runs the command, and returns its reply or refusal.
     fn run(call: &Call<'_>) -> Result<Reply, Refusal>;
 
     /// Names the command's keys after the first to the server. Only for commands that name their keys themselves,
@@ -85,13 +85,13 @@ pub enum AclGroup {
     Write,
     /// Clients that write data behind a gate. They are not in `Write`, whose clients need not touch any data.
     Gate,
-    /// Clients that read locks.
+    /// Clients that read locks, and change nothing.
     Read,
-    /// Operators.
+    /// Operators, for commands about single locks.
     Operator,
     /// Operators who inspect the node as a whole, and not single locks.
     Admin,
-    /// All clients.
+    /// All clients, whatever else they may do.
     Help,
 }
 
@@ -122,7 +122,7 @@ fn key_flags(access: KeyAccess) -> u64 {
 
 /// A command that the server is running, with its arguments.
 pub struct Call<'a> {
-    /// The server's context.
+    /// The server, as the command may use it.
     pub ctx: Context<'a>,
     argv: &'a [*mut raw::RedisModuleString],
     /// The index in `argv` of the first argument after the key.

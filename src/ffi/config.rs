@@ -16,13 +16,13 @@ use super::string::string_bytes;
 pub struct NumericConfig {
     /// The name of the parameter, after `lock.`.
     pub name: &'static CStr,
-    /// The present value.
+    /// The value that the parameter has now.
     pub value: AtomicI64,
-    /// The default value.
+    /// The value that the parameter has unless the operator sets another.
     pub default: i64,
-    /// The smallest value.
+    /// The smallest value that the server accepts.
     pub min: i64,
-    /// The largest value.
+    /// The largest value that the server accepts.
     pub max: i64,
     /// True if the parameter cannot be changed while the server runs.
     pub immutable: bool,
@@ -39,7 +39,7 @@ impl NumericConfig {
         Self { immutable: true, ..self }
     }
 
-    /// Returns the present value.
+    /// Returns the value that the parameter has now.
     pub fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)
     }
@@ -49,7 +49,7 @@ impl NumericConfig {
 pub struct ChoiceConfig {
     /// The name of the parameter, after `lock.`.
     pub name: &'static CStr,
-    /// The possible words.
+    /// The words that the parameter can have.
     pub words: &'static [&'static CStr],
     /// The index of the chosen word in `words`. The default is 0.
     pub value: AtomicI64,
@@ -66,7 +66,7 @@ impl ChoiceConfig {
 pub struct TextConfig {
     /// The name of the parameter, after `lock.`.
     pub name: &'static CStr,
-    /// The present value.
+    /// The value that the parameter has now.
     pub value: Mutex<String>,
     /// The function that checks an operator's value. It returns the text to store, or why the value is refused.
     pub read: fn(&[u8]) -> Result<String, &'static str>,
@@ -75,7 +75,7 @@ pub struct TextConfig {
 }
 
 impl TextConfig {
-    /// Returns the present value.
+    /// Returns the value that the parameter has now.
     pub fn get(&self) -> String {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -67,11 +67,11 @@ pub enum Arrival {
 /// The source from which the server loads its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// An RDB file.
+    /// The server loads an RDB file.
     Snapshot,
-    /// The server's master, in a full synchronisation.
+    /// The server loads its master's data, in a full synchronisation.
     Master,
-    /// The AOF.
+    /// The server loads its AOF.
     Aof,
 }
 

@@ -19,11 +19,11 @@ pub trait InfoSection {
     fn listed() -> Vec<(String, String)>;
 }
 
-/// A value in INFO.
+/// The value of a field in INFO.
 pub enum Field {
-    /// A number.
+    /// A value that is a whole number.
     Number(u64),
-    /// A word.
+    /// A value that is a word.
     Word(String),
 }
 

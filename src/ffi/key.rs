@@ -97,7 +97,7 @@ impl<'a, V: Value> ValueKey<'a, V> {
         Ok(key)
     }
 
-    /// Returns the key's name.
+    /// Returns the name with which the key was opened.
     pub fn name(&self) -> KeyName<'a> {
         self.name
     }

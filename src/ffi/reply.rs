@@ -13,15 +13,15 @@ use super::log::c_text;
 pub enum Reply {
     /// Null: the answer "no", which is not an error.
     Null,
-    /// An integer.
+    /// An integer that is not negative.
     Integer(u64),
-    /// Arbitrary bytes.
+    /// A string of any bytes.
     Bytes(Vec<u8>),
-    /// OK.
+    /// The simple string OK.
     Ok,
     /// A simple string, without line ends.
     Simple(&'static CStr),
-    /// A list.
+    /// A list of replies.
     List(Vec<Reply>),
     /// A map. Clients that speak RESP2 receive a flat array of names and values.
     Map(Vec<(&'static str, Reply)>),

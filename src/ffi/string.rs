@@ -25,7 +25,7 @@ impl<'a> KeyName<'a> {
         self.raw
     }
 
-    /// Returns the name's bytes.
+    /// Returns the bytes of the key's name.
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }

@@ -18,13 +18,13 @@ impl User {
         Self(unsafe { api!(RedisModule_GetCurrentUserName(ctx.raw())) })
     }
 
-    /// Returns the user's name.
+    /// Returns the name of the user.
     pub fn name(&self) -> &[u8] {
         // SAFETY: the string is ours, and lives as long as this.
         unsafe { string_bytes(self.0) }
     }
 
-    /// Returns whether the present rules allow this user to run `command` on `key`; Arguments after the key do not
+    /// Returns whether the present rules allow this user to run `command` on `key`. Arguments after the key do not
     /// matter to the rules. If the user was deleted, this returns false. (If the user was only disabled, it goes on as
     /// before, as with the server itself.)
     pub fn may_run(&self, command: &str, key: KeyName<'_>) -> bool {

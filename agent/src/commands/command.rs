@@ -12,7 +12,7 @@ use crate::reply::Reply;
 use crate::session::Session;
 use crate::state::State;
 
-/// An answer.
+/// The answer to a command: a reply, or a refusal.
 pub type Answer = Result<Reply, Refused>;
 
 /// An answer that comes later, from the nodes.

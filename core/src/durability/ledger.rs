@@ -50,7 +50,7 @@ struct Handed {
     ceiling: u64,
     stripe_change: u64,
     outstanding_ttl_ms: u32,
-    /// The guard in that state, and the number of the first state that had it.
+    /// The guard in the state last handed out. The number is that of the first state which had this guard.
     guard: Option<Armed>,
     guard_number: u64,
 }
@@ -68,9 +68,9 @@ pub struct Beginning<'a> {
     pub new_id: u128,
     /// The id of the machine's present boot.
     pub boot: BootId,
-    /// `lock.max-ttl`, in milliseconds.
+    /// The longest lease that the node grants: `lock.max-ttl`, in milliseconds.
     pub max_ttl_ms: u32,
-    /// `lock.max-clock-skew`, in milliseconds.
+    /// By how much wall clocks may differ: `lock.max-clock-skew`, in milliseconds.
     pub skew_ms: u32,
     /// True if the node follows no master.
     pub is_master: bool,

@@ -10,11 +10,11 @@ use crate::values::time::{BootId, BootTime, ahead_us};
 /// The values of `lock.restart-guard`: whether a node is guarded after its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardPolicy {
-    /// Guarded unless the node provably remembers every grant.
+    /// The node is guarded unless it provably remembers every grant.
     Auto,
-    /// Guarded at every start.
+    /// The node is guarded after every start.
     Always,
-    /// Never guarded: the operator vouches for the data.
+    /// The node is never guarded after a start: the operator vouches for the data.
     Never,
 }
 

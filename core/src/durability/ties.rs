@@ -13,7 +13,7 @@ pub struct FileId {
 /// The AOF file to which an incarnation writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AofFile {
-    /// The file's identity.
+    /// The identity of the AOF's file.
     pub id: FileId,
     /// The size when the incarnation last wrote to it, in bytes. A shorter file is an older copy.
     pub bytes: u64,

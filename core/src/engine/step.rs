@@ -13,21 +13,21 @@ use crate::values::token::Token;
 /// A request for one key, from a client or from the node itself.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'a> {
-    /// `LOCK.ACQUIRE`.
+    /// `LOCK.ACQUIRE`, from a client.
     Acquire(Acquire<'a>),
-    /// `LOCK.RELEASE`.
+    /// `LOCK.RELEASE`, from a client.
     Release(Release<'a>),
-    /// `LOCK.EXTEND`.
+    /// `LOCK.EXTEND`, from a client.
     Extend(Extend<'a>),
-    /// `LOCK.REENTER`.
+    /// `LOCK.REENTER`, from a client.
     Reenter(Reenter<'a>),
-    /// `LOCK.FENCE`.
+    /// `LOCK.FENCE`, from a client: raises the owner's token to this one.
     Fence(Owner<'a>, Token),
-    /// `LOCK.WAIT`.
+    /// `LOCK.WAIT`, from a client.
     Wait(Wait<'a>),
-    /// `LOCK.CONVERT`.
+    /// `LOCK.CONVERT`, from a client.
     Convert(Convert<'a>),
-    /// `LOCK.NOTE`.
+    /// `LOCK.NOTE`, from a client.
     Note(Annotate<'a>),
     /// `LOCK.BREAK`, of the grants with this token, or of all (`None`).
     Break(Option<Token>),
@@ -41,7 +41,7 @@ pub enum Request<'a> {
     Look,
 }
 
-/// The driver's next action.
+/// The next action that the engine asks of its driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Store the lock of [`super::Run::granted`] in the key, in place of its content. Tell replicas and the AOF, then
@@ -60,7 +60,7 @@ pub enum Step {
     Tell(Event),
     /// Publish the event, then delete the key, on replicas and in the AOF too.
     Delete(Option<Event>),
-    /// Answer this question.
+    /// Answer this question, when the engine is asked for the next step.
     Ask(Question),
     /// Read which slots of the cluster the node serves.
     LookAtSlots,
@@ -143,10 +143,10 @@ pub enum Event {
     Noted,
 }
 
-/// A command's reply.
+/// The reply to a command that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A grant's token.
+    /// The token of the owner's grant.
     Token(Token),
     /// The token of the requested grant, and its permit number.
     Granted(Token, u16),

@@ -13,7 +13,7 @@ use crate::values::time::BootTime;
 /// Sums over the hashes of all locks; their order does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocksDigest {
-    /// The number of grants.
+    /// The number of grants in the digest.
     pub count: u64,
     /// The sum of hashes that include the deadlines on this boot's clock. It is equal for two sets of locks only if
     /// they are equal to the microsecond.

@@ -100,7 +100,7 @@ pub fn decode(bytes: &[u8], here: Here) -> Result<Lock, Damaged> {
 /// The content of a record, as it counts where it is read.
 #[derive(Debug)]
 pub enum Decoded {
-    /// A whole lock.
+    /// A whole lock, with all its grants.
     Whole(Lock),
     /// One grant of a joint lock that is new or different, or has ended.
     Change(Change),

@@ -15,7 +15,7 @@ pub struct MayBeOver {
 }
 
 impl MayBeOver {
-    /// Returns the gate's key.
+    /// Returns the key of the gate that may have ended.
     pub fn key(&self) -> Key<'_> {
         Key { db: self.db, name: &self.name }
     }

@@ -14,7 +14,7 @@ use crate::values::time::BootTime;
 pub struct Evictee {
     /// The owner, if it was the only one; empty if several held the lock.
     holder: Box<[u8]>,
-    /// The time at which the last lease ends.
+    /// The time at which the lock's last lease ends.
     pub(crate) end: BootTime,
 }
 

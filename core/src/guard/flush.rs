@@ -7,7 +7,7 @@ use crate::values::time::BootTime;
 /// Live locks that a flush dropped, until it is clear whether they are loaded again.
 #[derive(Clone, Debug)]
 pub struct Flush {
-    /// The guard as it was before the flush.
+    /// The guard as it was before the flush, to return to it if the flush was part of a reload.
     pub(crate) guard: Guard,
     pub(crate) dropped: Vec<Detached>,
 }

@@ -14,7 +14,7 @@ use crate::values::cause::Cause;
 use crate::values::limits::DRIFT_PERCENT;
 use crate::values::time::BootTime;
 
-/// An armed guard.
+/// A guard that is armed: its end, and what it doubts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed {
     /// The moment after which the guard ends.
@@ -29,7 +29,7 @@ pub struct Armed {
 /// operator who arms it again right after seldom causes another write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedGuard {
-    /// The guard.
+    /// The guard as it was when the state was written.
     pub armed: Armed,
     /// The milliseconds that were left when it was written, for a start on another boot.
     pub left_ms: u64,

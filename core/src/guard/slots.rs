@@ -31,7 +31,7 @@ pub fn slot_of(name: &[u8]) -> u16 {
     CRC16.checksum(tag.unwrap_or(name)) % CLUSTER_SLOTS
 }
 
-/// A set of slots.
+/// A set of slots, with a bit for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotSet(Box<[u64; WORDS]>);
 

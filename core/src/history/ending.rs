@@ -17,7 +17,7 @@ pub enum Ending {
     Deleted,
     /// Another command deleted its key, and the lock continues under another name.
     Renamed,
-    /// The database was emptied.
+    /// A flush emptied the database.
     Flushed,
     /// The server evicted the key to make room.
     Evicted,
@@ -29,7 +29,7 @@ pub enum Ending {
     Left,
     /// The cluster slot of the key is served by another node now.
     Redirected,
-    /// The request was refused.
+    /// The waiting request was refused, for this reason.
     Refused(Refusal),
 }
 

@@ -23,7 +23,7 @@ pub enum Happened {
     Raised,
     /// The grant has another mode.
     Converted,
-    /// The grant ended.
+    /// The grant ended, for this reason.
     Ended(Ending),
 }
 
@@ -43,7 +43,7 @@ impl Happened {
 /// An event of one grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantEvent {
-    /// The change.
+    /// The change of the grant.
     pub happened: Happened,
     /// The time of the change, on the boot clock.
     pub at: BootTime,
@@ -51,7 +51,7 @@ pub struct GrantEvent {
     pub db: u32,
     /// The key. If it is longer than [`LOG_KEY_BYTES_MAX`], its beginning and the number of omitted bytes.
     pub name: Box<[u8]>,
-    /// The grant's owner.
+    /// The owner that holds the lock by this grant, or held it.
     pub owner: Box<[u8]>,
     /// The token after the change.
     pub token: Token,

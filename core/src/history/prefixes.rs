@@ -8,7 +8,7 @@ use crate::values::prefixes::KeyPrefixes;
 /// The figures of the locks under one key prefix, counted since the prefix was configured.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// The number of grants.
+    /// The number of grants of these locks.
     pub grants: u64,
     /// The number of ACQUIREs refused because another owner holds the lock.
     pub contended: u64,

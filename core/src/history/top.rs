@@ -18,7 +18,7 @@ use crate::values::limits::{LOG_KEY_BYTES_MAX, TOP_KEYS};
 /// A key with its approximate number of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// The key's database.
+    /// The number of the key's database.
     pub db: u32,
     /// The key's name. If it is longer than [`LOG_KEY_BYTES_MAX`], its beginning and the number of omitted bytes.
     pub name: Box<[u8]>,

@@ -29,7 +29,7 @@ pub struct Due {
 }
 
 impl Due {
-    /// Returns the lock's key.
+    /// Returns the key of the lock whose entry came due.
     pub fn key(&self) -> Key<'_> {
         Key { db: self.db, name: &self.name }
     }

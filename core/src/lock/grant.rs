@@ -104,7 +104,7 @@ impl Grant {
         self.owner() == owner.bytes()
     }
 
-    /// Returns the owner's bytes.
+    /// Returns the bytes of the owner that holds the lock.
     pub fn owner(&self) -> &[u8] {
         &self.text.bytes()[..self.text.owner_len()]
     }
@@ -124,7 +124,7 @@ impl Grant {
         self.text.bytes().len() - if self.marks & RENOTED != 0 { SEQUENCE_BYTES } else { 0 }
     }
 
-    /// Replaces the note.
+    /// Replaces the note and its sequence number.
     pub(crate) fn set_note(&mut self, note: Note<'_>, sequence: NoteSequence) {
         let number = sequence.get().to_le_bytes();
         let is_renoted = sequence > NoteSequence::FIRST;

@@ -159,7 +159,7 @@ impl Lock {
         }
     }
 
-    /// Returns the oldest grant.
+    /// Returns the oldest grant of the lock.
     pub fn first(&self) -> &Grant {
         self.oldest().1
     }

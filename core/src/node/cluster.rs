@@ -22,7 +22,7 @@ impl Node {
     pub fn update_slots(&mut self, owned: &SlotSet, imported: SlotSet, now: Now) -> Gained {
         let until = now.boot.plus_ms(self.guard_ms(now.boot));
         if !self.slots.serves_just(owned) {
-            // Clients that watch a lock are answered: a lock that is free here may now be held on another node.
+            // A lock that is free here may now be held on another node, so every watched lock is checked.
             self.watching.wake_all();
         }
         let gained = self.slots.seen(owned, imported, now.boot, until);

@@ -45,17 +45,17 @@ use crate::values::time::BootTime;
 /// An operator's settings that the rules need, read from the server's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `lock.max-clock-skew`, in milliseconds.
+    /// By how much wall clocks may differ: `lock.max-clock-skew`, in milliseconds.
     pub max_clock_skew_ms: u32,
-    /// `lock.max-waiters`.
+    /// The most requests that may wait at a time: `lock.max-waiters`.
     pub max_waiters: u32,
-    /// `lock.max-waiting-bytes`.
+    /// The most bytes that waiting requests may take: `lock.max-waiting-bytes`.
     pub max_waiting_bytes: u64,
-    /// `lock.handoff-window`, in milliseconds.
+    /// The length of a reservation: `lock.handoff-window`, in milliseconds.
     pub handoff_window_ms: u32,
-    /// `lock.log-max-len`.
+    /// The most entries of the log: `lock.log-max-len`.
     pub log_max_len: u32,
-    /// `lock.log-slower-than`, in milliseconds; `None` logs nothing.
+    /// The least time held or waited that is logged: `lock.log-slower-than`, in milliseconds; `None` logs nothing.
     pub log_slower_than_ms: Option<u32>,
     /// True if events of grants are published (`lock.events`).
     pub events: bool,
@@ -105,7 +105,7 @@ pub struct Node {
     pub(crate) membership: Membership,
     /// The node's knowledge of what of its state is on the disk, and what must be there before a promise.
     pub(crate) ledger: Ledger,
-    /// `lock.max-clock-skew`, in milliseconds.
+    /// By how much wall clocks may differ: `lock.max-clock-skew`, in milliseconds.
     pub(crate) skew_ms: u32,
 }
 
@@ -156,7 +156,7 @@ impl Node {
         }
     }
 
-    /// Applies an operator's settings.
+    /// Applies an operator's settings to all parts of the node.
     pub fn configure(&mut self, settings: Settings) {
         self.skew_ms = settings.max_clock_skew_ms;
         self.max_load = Load { places: settings.max_waiters.into(), bytes: settings.max_waiting_bytes };
@@ -261,7 +261,7 @@ impl Node {
         &self.ledger
     }
 
-    /// Returns `lock.max-clock-skew`, in milliseconds.
+    /// Returns by how much wall clocks may differ: `lock.max-clock-skew`, in milliseconds.
     pub fn skew_ms(&self) -> u32 {
         self.skew_ms
     }

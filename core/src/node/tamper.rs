@@ -18,7 +18,7 @@ pub struct Tamper<'a> {
     pub guard: &'a mut Guard,
     /// In a cluster, the slots that the node serves, and the guards of single slots.
     pub slots: &'a mut Slots,
-    /// The waiting requests.
+    /// The requests that wait in queues.
     pub waiting: &'a mut Waiting,
     /// The set of nodes that the node belongs to.
     pub membership: &'a mut Membership,

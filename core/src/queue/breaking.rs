@@ -19,7 +19,7 @@ pub struct Breaking {
 }
 
 impl Breaking {
-    /// Returns the lock's key.
+    /// Returns the key of the lock whose grants are being broken.
     pub fn key(&self) -> Key<'_> {
         Key { db: self.db, name: &self.name }
     }

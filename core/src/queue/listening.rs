@@ -23,9 +23,9 @@ use crate::values::time::BootTime;
 /// The outcome of one waiting request, for its listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    /// The lock's key.
+    /// The key of the lock that the request waited for.
     pub key: Box<[u8]>,
-    /// The request's owner.
+    /// The owner in whose name the request waited.
     pub owner: Box<[u8]>,
     /// The outcome: an answer or an error.
     pub told: NewsBody,
@@ -69,7 +69,7 @@ impl HeardRequest {
     }
 }
 
-/// A connection that listens.
+/// A connection that listens (LOCK.HEAR), with its requests and news.
 #[derive(Clone, Debug)]
 struct Listener {
     number: u64,

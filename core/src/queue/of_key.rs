@@ -47,7 +47,7 @@ pub enum Want {
     Turn,
 }
 
-/// A waiting request.
+/// A waiting request, as its queue stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// The id of the client to answer.

@@ -43,7 +43,7 @@ pub struct Asker {
 pub struct Load {
     /// The number of places, which is the number of requests.
     pub places: u64,
-    /// The number of bytes.
+    /// The number of bytes that the requests take.
     pub bytes: u64,
 }
 

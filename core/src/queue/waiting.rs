@@ -42,7 +42,7 @@ pub enum Answer {
     Broken(Token),
     /// The wait failed, because its time is over or its owner withdrew it.
     TimedOut(Want),
-    /// The request was refused.
+    /// The request was refused, for this reason.
     Refused(Refusal),
 }
 
@@ -66,7 +66,7 @@ pub struct Waiting {
     /// The requests whose answers are to be sent, in order. An entry without an answer belongs to a client that is
     /// gone.
     pub(super) answered: VecDeque<WaiterId>,
-    /// `lock.handoff-window`, in milliseconds.
+    /// The length of a reservation: `lock.handoff-window`, in milliseconds.
     pub handoff_window_ms: u32,
     /// The number of unused turns after which the longest wait comes first: see [`UNUSED_TURNS_MAX`].
     pub(crate) unused_turns_max: u32,

@@ -5,7 +5,7 @@ use crate::lock::grant::GrantId;
 /// The outcome, with the answer `T` to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnGrant<T> {
-    /// The grant has changed.
+    /// The grant with this id has changed.
     Changed(GrantId, T),
     /// The grant already was as requested: nothing changed.
     Unchanged(T),

@@ -15,11 +15,11 @@ pub enum LockReport {
     Guarded,
     /// This owner holds the lock, with this note.
     Held {
-        /// The grant's owner.
+        /// The owner that holds the lock on this node.
         owner: Vec<u8>,
-        /// The grant's note.
+        /// The note of the owner's grant, which may be a proclamation.
         note: Vec<u8>,
-        /// The note's sequence number.
+        /// The sequence number of the note; 0 if it is no proclamation.
         sequence: u64,
     },
 }
@@ -31,7 +31,7 @@ pub struct Leader {
     pub term: Token,
     /// The sequence number of the proclamation, from 1 on.
     pub sequence: u64,
-    /// The proclaimed value.
+    /// The value that the leader has proclaimed.
     pub value: Vec<u8>,
 }
 

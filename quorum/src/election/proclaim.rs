@@ -22,7 +22,7 @@ pub struct Proclaim {
 /// A LOCK.NOTE to send: the proclamation with this sequence number. It names no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoteCall {
-    /// The node's index in the list.
+    /// The index of the node in the client's list of nodes.
     pub node: usize,
     /// The sequence number of the proclamation.
     pub sequence: u64,

@@ -26,7 +26,7 @@ const OBSERVERS: usize = 2;
 const END_US: u64 = 20_000_000;
 /// The time for which an observer counts an answer, in milliseconds.
 const FRESH_MS: u32 = 1_000;
-/// [`FRESH_MS`] in microseconds, as long as the slowest clock may measure it.
+/// The simulated time for which an answer may count, in microseconds: [`FRESH_MS`] on the slowest clock.
 const FRESH_US: u64 = FRESH_MS as u64 * 1_020;
 
 /// Faults made on purpose. The test must notice each of them.

@@ -3,7 +3,7 @@
 /// The description of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// The command's name.
+    /// The command's name, in capital letters.
     pub name: &'static str,
     /// A summary in one line.
     pub summary: &'static str,
@@ -18,24 +18,24 @@ pub struct Spec {
 /// A command's use of its key, for COMMAND DOCS and ACLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAccess {
-    /// Reads the key.
+    /// The command only reads the key.
     Read,
-    /// Creates or changes the key.
+    /// The command creates or changes the key.
     Insert,
-    /// Changes the key.
+    /// The command changes the key, and never creates it.
     Update,
-    /// Changes or deletes the key.
+    /// The command changes or deletes the key.
     Delete,
 }
 
-/// An argument.
+/// An argument of a command, for its parser and its description.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
     /// The argument's name; for a word without a value, the word itself.
     pub name: &'static str,
     /// For an optional argument with a value, the word before the value.
     pub option: Option<&'static str>,
-    /// The kind of value.
+    /// The kind of value that the argument takes.
     pub shape: Shape,
 }
 

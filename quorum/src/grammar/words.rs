@@ -15,7 +15,7 @@ pub trait Value<'a>: Sized {
     /// The kind of value that COMMAND DOCS shows.
     const SHAPE: Shape;
 
-    /// Parses a word.
+    /// Parses a word. Refuses it if it is not such a value, or out of bounds.
     fn parse(word: &'a [u8], bounds: Bounds) -> Result<Self, Refusal>;
 }
 
@@ -34,7 +34,7 @@ pub struct Words<I> {
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Words<I> {
-    /// Reads `words` within `bounds`.
+    /// Creates the reader of `words`, which keeps values within `bounds`.
     #[inline(always)]
     pub fn new(words: I, bounds: Bounds) -> Self {
         Self { words, bounds }

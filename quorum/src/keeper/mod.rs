@@ -99,7 +99,7 @@ pub enum News {
     Shared,
     /// The last news: the lock is lost, and nobody may rely on it any longer.
     Lost {
-        /// The reason.
+        /// The reason why the lock is lost.
         why: WhyLost,
         /// True if the caller should release the lock on all nodes, because some may have granted it again. False if
         /// another process of the same owner may rely on those grants.

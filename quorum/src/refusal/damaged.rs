@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Damaged {
     /// The record has a version that this module does not know.
     Version {
-        /// The record's version.
+        /// The version that the record has.
         found: u8,
         /// The latest version that this module reads.
         known: u8,

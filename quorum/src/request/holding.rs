@@ -43,7 +43,7 @@ pub struct Acquire<'a> {
     pub retry: bool,
     /// The token that a quorum client proposes.
     pub fence: Option<Token>,
-    /// A note for people.
+    /// A note for people, which LOCK.INFO shows.
     pub note: Note<'a>,
     /// The longest time to wait in the queue.
     pub patience: Patience,
@@ -171,7 +171,7 @@ command! {
     pub struct Convert<'a> {
         /// The owner that holds the lock.
         owner: Owner<'a>,
-        /// The new mode.
+        /// The mode that the grant is to have.
         to as mode: Conversion,
         [TOKEN t as token]
         /// Convert only if the grant has this token.
@@ -191,7 +191,7 @@ command! {
     pub struct Annotate<'a> {
         /// The owner that holds the lock.
         owner: Owner<'a>,
-        /// The new note.
+        /// The note that replaces the present one.
         note as text: Note<'a>,
         [SEQ n]
         /// The note's sequence number. Without it, one more than the last one's.
@@ -213,7 +213,7 @@ command! {
     pub struct Fence<'a> {
         /// The owner that holds the lock.
         owner: Owner<'a>,
-        /// The least token afterwards.
+        /// The token that the grant has afterwards, unless it has a larger one already.
         token: Token,
     }
 }

@@ -66,7 +66,7 @@ pub struct Watch {
 /// The state of a lock that a caller knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Known {
-    /// The lock is free.
+    /// The lock was free when the caller last saw it.
     Free,
     /// The lock has a grant with this token. The caller knows its notes up to this sequence number; `None` if notes do
     /// not matter to it.
@@ -115,7 +115,7 @@ command! {
 /// LOCK.WAIT: waits for an owner's turn at the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
-    /// The owner that waits.
+    /// The owner that waits for its turn.
     pub owner: Owner<'a>,
     /// The mode in which the owner would acquire.
     pub wanted: Wanted,
@@ -123,7 +123,7 @@ pub struct Wait<'a> {
     pub patience: Patience,
     /// The place in the queue that the request asks for: smaller tickets come first.
     pub ticket: Option<Ticket>,
-    /// A note for people.
+    /// A note for people, which LOCK.INFO shows.
     pub note: Note<'a>,
     /// The number of callers that wait behind this request in its client.
     pub behind: Behind,

@@ -64,7 +64,7 @@ command! {
 /// LOCK.GUARD: ends or begins a guard for an operator.
 #[derive(Clone, Copy, Debug)]
 pub enum Guard {
-    /// Ends the guard.
+    /// Ends the guard at once.
     Lift,
     /// Begins a guard of this length.
     Arm(GuardMs),

@@ -17,7 +17,7 @@ impl Permit {
         if number >= 1 && number <= limit { Some(Self { number, limit }) } else { None }
     }
 
-    /// Returns the permit's number.
+    /// Returns the number of this permit, from 1 on.
     pub const fn number(self) -> u16 {
         self.number
     }
@@ -49,7 +49,7 @@ pub enum Wanted {
     Shared,
     /// One of `limit` permits; the limit is 2 or more.
     Permit {
-        /// The number of permits.
+        /// The number of permits that there are.
         limit: u16,
         /// The number of the wanted permit; `None` for any free one.
         number: Option<u16>,

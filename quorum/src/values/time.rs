@@ -2,10 +2,10 @@
 
 use crate::values::limits::TOKEN_HINT_MAX;
 
-/// Microseconds in a millisecond.
+/// The number of microseconds in a millisecond.
 const US_PER_MS: u64 = 1_000;
 
-/// Microseconds in a second.
+/// The number of microseconds in a second.
 const US_PER_SECOND: u64 = 1_000_000;
 
 /// A point on the boot clock (Linux: `CLOCK_BOOTTIME`), in microseconds since the machine booted. It runs at a
