@@ -43,7 +43,7 @@ pub const WRITE_TIME: Duration = Duration::from_secs(10);
 /// connection. Then the client's waits, and its leases with KEEPALIVE, have to end.
 pub const PROBE_AFTER: Duration = Duration::from_secs(5);
 
-/// The interval between two such probes.
+/// The interval between two probes of a silent client over TCP.
 pub const PROBE_EVERY: Duration = Duration::from_secs(3);
 
 /// The time after which a client over TCP that acknowledges neither probes nor answers counts as disconnected.

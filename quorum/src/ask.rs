@@ -47,7 +47,8 @@ pub enum Ask {
         /// True if a grant that this owner already has is accepted (RETRY).
         retry: bool,
     },
-    /// LOCK.FENCE: asks the node to raise the grant's token to this one, and for the token that it has then.
+    /// LOCK.FENCE: asks the node to raise the grant's token to this one. The answer is the token that the grant has
+    /// then.
     Fence {
         /// The token to raise to.
         token: Token,

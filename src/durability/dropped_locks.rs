@@ -30,7 +30,7 @@ pub fn dropped(last: BootTime) {
     }
 }
 
-/// Handles the dropped locks `detached`, which the reload may bring back that perhaps begins here.
+/// Handles the dropped locks `detached`. A reload may begin here, which brings them back.
 pub fn dropped_perhaps(detached: Detached) {
     let now = clock::now();
     match state::with(|node| node.dropped_perhaps(detached, now.boot)) {

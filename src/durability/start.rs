@@ -93,8 +93,8 @@ pub fn missed_a_lock() {
     MISSED.set(true);
 }
 
-/// Judges the last incarnation's state once the data is loaded. Has written to the disk what a later incarnation must
-/// know of this one; nothing is granted before that.
+/// Judges the last incarnation's state once the data is loaded, and writes to the disk what a later incarnation must
+/// know of this one. Nothing is granted before that is done.
 pub fn decide(ctx: Context<'_>) {
     if ctx.is_loading() || state::with(|node| node.ledger().is_judged()) {
         return;

@@ -80,7 +80,7 @@ fn who_hangs_up_leaves_every_queue() {
     let mut raw = agent.raw();
     raw.send(&packed("LOCK.ACQUIRE k gone 60000 WAIT 60000"));
     wait_until("it waits", || agent.info("waiting") == 1 && nodes.waiters() == 5);
-    // The same, but more input follows the command than the agent reads ahead.
+    // Here the client has also sent more behind the command than the agent reads ahead.
     let mut other = agent.raw();
     other.send(&packed("LOCK.ACQUIRE k gone-too 60000 WAIT 60000"));
     wait_until("it waits too", || agent.info("waiting") == 2);

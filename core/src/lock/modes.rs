@@ -82,7 +82,7 @@ impl Modes {
         }
     }
 
-    /// Counts a grant of `mode` less.
+    /// Removes one grant of `mode` from the counts.
     pub fn remove(&mut self, mode: Mode) {
         match mode {
             Mode::Exclusive => self.is_exclusive = false,

@@ -109,7 +109,7 @@ enum Event {
         request: u64,
     },
     Replaced(Owner),
-    /// The process that was replaced gives the lock back, as it would have done without that.
+    /// The process that was replaced gives the lock back, as if it had not been replaced.
     GivesBack(Owner, bool),
     GivesUp(Owner),
     Extends(Owner),

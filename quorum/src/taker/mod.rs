@@ -123,7 +123,8 @@ pub enum Task {
         /// The longest time to wait, in milliseconds, at least 1.
         patience_ms: u32,
     },
-    /// Pause. Then, if there is a second time, wait until a majority of nodes answers requests.
+    /// Pause until `until`. If `for_nodes` is set, wait after that until a majority of nodes answers requests, until
+    /// then at most.
     Pause {
         /// The end of the pause.
         until: BootTime,

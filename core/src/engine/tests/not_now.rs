@@ -177,7 +177,7 @@ fn what_may_not_be_granted_is_free() {
     key.now = 11;
     key.says = |_| None;
     assert_eq!(granted(&key.settle()), [b]);
-    // The disk does not have the state that a later incarnation needs to know of the grant: the same happens.
+    // Here the reason is the disk, which lacks a state that a later incarnation needs to know of the grant.
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.node.ledger.taken(true);
     key.release("b");
