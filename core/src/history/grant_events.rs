@@ -57,7 +57,7 @@ pub struct GrantEvent {
     pub token: Token,
     /// The mode after the change.
     pub mode: Mode,
-    /// The note, shortened as in the log: to [`LOG_NOTE_BYTES_MAX`](crate::limits::LOG_NOTE_BYTES_MAX) bytes.
+    /// The note, shortened as in the log: to [`LOG_NOTE_BYTES_MAX`] bytes.
     pub note: Box<[u8]>,
     /// The length of the grant's lease, in milliseconds.
     pub ttl_ms: u32,

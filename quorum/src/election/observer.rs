@@ -53,8 +53,9 @@ pub struct Observer {
     /// True if a majority said that the leader's grants are gone, so that nobody leads.
     ended: bool,
     fresh_us: u64,
-    /// Two faults that the test `storm` makes on purpose, and must notice. `less`: with so much less than a majority of
-    /// nodes a term ends. `believes_the_earlier`: answers from before the leader was seen can end its term.
+    /// Two faults that the test `storm` makes on purpose, and must notice. `less`: a term already ends when this many
+    /// nodes fewer than a majority say so. `believes_the_earlier`: answers from before the leader was seen can end its
+    /// term.
     #[cfg(test)]
     pub(super) less: usize,
     #[cfg(test)]

@@ -73,9 +73,9 @@ pub const STRIPE_CEILING_UNUSED_MS: u64 = 10_000;
 /// write to the disk.
 pub const CEILING_LEAD: u64 = 5_000_000;
 
-/// The lead of the ceiling over the highest token issued, where tokens are ahead of the clock and each grant adds one:
-/// 0.2 s at a million grants a second on one stripe. It is small, so that a node that restarts all day does not drive
-/// its tokens ahead.
+/// The lead of the ceiling over the highest token issued, if tokens are ahead of the clock, so that each grant adds
+/// one. It covers 0.2 s at a million grants a second in one stripe. It is small, so that a node that restarts all day
+/// does not drive its tokens ahead.
 pub const ISSUED_LEAD: u64 = 200_000;
 
 /// The lead of the ceiling over the highest token at a start, in tokens: enough for the first grants. It is small,
@@ -104,8 +104,8 @@ pub const KEEPALIVE_TTL_MIN_MS: u32 = 1_000;
 /// and write 13 MB a second. That many come from 33 333 leases of one second, or a million of 30 seconds.
 pub const RENEWALS_A_SECOND_MAX: u64 = 100_000;
 
-/// A renewal counts as one more for each of so much of key and owner, in bytes. Without that, a hundred idle leases of
-/// one second with keys of a megabyte took two thirds of a core.
+/// The bytes of key and owner for which a renewal counts as one more, because it writes them to the AOF. Without that,
+/// a hundred idle leases of one second with keys of a megabyte took two thirds of a core.
 pub const RENEWAL_BYTES: usize = 256;
 
 /// The number of renewals in the length of a lease that is kept alive. A node that does not run for less than two
@@ -181,7 +181,7 @@ pub const TURNS_PART: u64 = 8;
 pub const HANDOFF_WINDOW_DEFAULT_MS: u32 = 20;
 
 /// The upper bound of `lock.handoff-window`, in milliseconds. A client that is gone when its turn comes keeps a free
-/// lock from all others for so long at most.
+/// lock from all others for this time at most.
 pub const HANDOFF_WINDOW_LIMIT_MS: u32 = 10_000;
 
 /// The most waiters that LOCK.INFO lists: a reply is written in one go, while all other clients wait.
