@@ -88,7 +88,7 @@ pub enum Refusal {
     ListenerTaken,
     /// `ERR`: not a valid listener name.
     ListenerName,
-    /// `ERR`: LOCK.HEAR in a script or elsewhere where no connection can be blocked.
+    /// `ERR`: LOCK.HEAR came over no connection, as from a script.
     ListensNowhere,
     /// `ERR`: not a valid ticket.
     Ticket,

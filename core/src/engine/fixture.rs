@@ -81,8 +81,8 @@ impl Key {
         key
     }
 
-    /// Returns the same, and these owners wait for the lock in this order: each for 5 s, to hold it for one second.
-    /// Also returns the ids of their requests.
+    /// Returns the key with a lock that "a" holds for one second, for which these owners wait in this order. Each waits
+    /// 5 s, to hold the lock for one second. Also returns the ids of their requests.
     pub fn with_queue<const N: usize>(names: [&str; N]) -> (Self, [u64; N]) {
         let mut key = Self::held();
         let ids = names.map(|name| key.acquire(name, 1_000, 5_000).unwrap().unwrap());

@@ -104,7 +104,7 @@ command! {
               if this owner does not hold the lock.",
     flags: "write fast",
     key: Some(KeyAccess::Delete),
-    /// LOCK.RELEASE: gives back one hold, or all above a level.
+    /// LOCK.RELEASE: gives back one hold, or all from a level up.
     #[derive(Clone, Copy, Debug)]
     pub struct Release<'a> {
         /// The owner that holds the lock.
