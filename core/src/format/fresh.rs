@@ -24,7 +24,7 @@ use crate::refusal::Damaged;
 use crate::request::NoteSequence;
 use crate::values::time::{BootId, BootTime};
 
-/// The first byte of such a record.
+/// The first byte of a record of this version.
 pub const VERSION: u8 = 3;
 
 const HEAD_BYTES: usize = 24;

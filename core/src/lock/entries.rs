@@ -234,7 +234,7 @@ impl Entries {
         let near = self.near.last_from(self.from).map(|tick| self.near.get(tick)).and_then(of_list);
         let far = self.far.last_key_value().and_then(|(_, first)| of_list(*first));
         let joint = self.ends.last().map(|(end, _)| *end);
-        // If both lists are empty, only entries are left that are overdue, or came due.
+        // If neither the ring nor an overflow list has entries, only those are left that are overdue, or came due.
         let rest = || self.entries.iter().map(|(_, entry)| entry.due).max();
         let alone = near.max(far).or_else(rest);
         alone.max(joint)

@@ -18,8 +18,8 @@ use crate::values::cause::Cause;
 use crate::values::time::{BootTime, Now, ahead_us};
 
 impl Node {
-    /// Begins an incarnation at `now`, whose tokens start at [`crate::token_floor`]. The node grants nothing before its
-    /// start is judged ([`Node::judge`]) and its first state is on the disk.
+    /// Begins an incarnation at `now`. Its `tokens` start at the floor that [`crate::token_floor`] returns. The node
+    /// grants nothing before its start is judged ([`Node::judge`]) and its first state is on the disk.
     pub fn begin(beginning: &Beginning<'_>, mut tokens: Tokens, now: BootTime) -> Self {
         if let Some(last) = beginning.last {
             // A token needs a ceiling that is on the disk, and the new one is not yet. So nothing is issued until it

@@ -8,8 +8,8 @@ use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// Sets the deadline of the owner's grant to max(deadline, now + ttl). It never shortens a lease, and never creates a
-/// lock that is gone again.
+/// Sets the deadline of the owner's grant to max(deadline, now + ttl). It never shortens a lease, and never brings back
+/// a lock that is gone.
 pub fn extend(held: Option<&mut Lock>, ask: &Extend<'_>, node: &mut Node, now: Now) -> Result<OnGrant<Token>, Refusal> {
     let Some((lock, own)) = live_of(held, ask.owner, ask.token, now.boot) else { return Ok(OnGrant::NotHeld) };
     node.ensure_trusted(lock.grant(own), now.boot)?;
