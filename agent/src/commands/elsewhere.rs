@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-/// The lock commands that only a node has, each with the reason.
+/// The lock commands that only a node has, each with the reason why the agent does not have it.
 const OF_A_NODE: [(&str, &str); 12] = [
     ("LOCK.WAIT", "it is how a client waits on several nodes at once: LOCK.ACQUIRE with WAIT does that here"),
     ("LOCK.FENCE", "it is how a quorum brings tokens together: LOCK.ACQUIRE does that here"),

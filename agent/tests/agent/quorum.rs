@@ -159,7 +159,8 @@ fn a_holder_hears_that_its_lock_was_taken_away() {
 }
 
 /// Regression: an owner that had lost the lock got the answer that it held the lock until now. Two of five nodes still
-/// had its grant, and another owner had the other three, one of which does not answer.
+/// had its grant, and another owner had the other three, one of which does not answer. Now the answer is NOQUORUM:
+/// nobody knows.
 #[test]
 fn a_minority_and_a_silent_node_are_no_release() {
     let mut nodes = Nodes::start(5);

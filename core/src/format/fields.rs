@@ -14,8 +14,7 @@ pub enum Arrival {
     Stream,
     /// This node's own files, or a full synchronisation: nobody knows when the record was written.
     Storage,
-    /// A client's payload (RESTORE, MIGRATE): anybody may have made it, so the grant is suspect and its times do not
-    /// count.
+    /// A client's payload (RESTORE, MIGRATE): anybody may have made it, so nothing in the record is believed.
     Payload,
 }
 

@@ -259,7 +259,7 @@ fn what_is_left_of_a_lock_that_its_owner_named_stays() {
 }
 
 /// Regression: a check that found the lock missing on a node made a round fail, but no news said so. Callers waited for
-/// that round forever, and the round was repeated late.
+/// that round forever, and the round was repeated late. Now there is news, and the round is repeated in time.
 #[test]
 fn a_round_that_fails_by_what_is_found_on_a_node_is_told_and_begun_again() {
     let mut keeper = keeper(auto(60_000));

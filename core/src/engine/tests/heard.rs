@@ -86,7 +86,8 @@ impl ListenersFixture {
         Ok(())
     }
 
-    /// Ends the request that has waited longest, in a way that depends on `ms`.
+    /// Ends the request that has waited longest; `ms` chooses the way: its listener gives it up, its owner withdraws
+    /// it, or it gets the lock.
     fn end_first(&mut self, ms: u64) -> Checked {
         let (Some((_, listener, who)), now) = (self.open.first().cloned(), at(self.now).boot) else { return Ok(()) };
         match ms % 3 {

@@ -129,7 +129,8 @@ fn what_is_said_when_validity_is_over_is_no_loss_before() {
 }
 
 /// Regression: a restarted node said twice that it does not have the lock: when asked to raise its token, and when
-/// asked to extend it. It counted twice, so a lock that three of five nodes had counted as lost.
+/// asked to extend it. It counted twice, so the lock counted as lost although three of five nodes had it. A node must
+/// count once.
 #[test]
 fn a_node_that_says_twice_that_it_is_gone_is_one_node() {
     let members = (0..5).map(|n| (id(n), (n < 4).then(|| token(100)), false)).collect();
