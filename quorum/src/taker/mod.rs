@@ -1,15 +1,12 @@
 //! Acquires a lock with retries: decides when to ask, to look for another permit, to join the queues, to pause and to give up.
 //!
 //! ```text
-//!   begin ──► Asking ──refused──► Lining up ──its turn──► Asking ──granted──► (done)
-//!   (shared modes ask first;          (behind others of        │ ▲
-//!    who wants it alone lines up)      the same process)       │ │ told, or the wait is over
-//!                                                              ▼ │
-//!              Looking ◄──others hold this permit── refused ──► Queued
-//!                 │                                   │ ▲
-//!                 └──another number is free──► Asking │ │ paused, and too few nodes answered: until a majority does
-//!                                                     ▼ │
-//!                                                  Backing off
+//!   begin ──► Asking ──refused──► Lining up ──first in its process──► Asking ──granted──► (done)
+//!   (shared modes ask first;          (behind others of               │ ▲ ▲
+//!    who wants it alone lines up)      the same process)      refused │ │ └── its turn, or the wait is over ──┐
+//!                                                                     ▼ │ too few nodes answered              │
+//!                 Looking ◄──others hold this permit── refused      Backing off ──others hold it, or a guard──► Queued
+//!                    └──another number is free──► Asking
 //! ```
 //!
 //! The machine decides. Its caller performs one [`Task`] after the other and reports the outcome. The machines for the
