@@ -24,7 +24,7 @@ static MAX_TTL: NumericConfig =
     NumericConfig::new(c"max-ttl", MAX_TTL_DEFAULT_MS as i64, (1, MAX_TTL_LIMIT_MS as i64)).immutable();
 
 /// `lock.max-clock-skew`: the largest difference between the wall clocks of nodes and clients, in milliseconds. A token
-/// from elsewhere may be ahead of this node's clock by this.
+/// from elsewhere may be ahead of this node's clock by as much.
 static MAX_CLOCK_SKEW: NumericConfig =
     NumericConfig::new(c"max-clock-skew", MAX_CLOCK_SKEW_DEFAULT_MS as i64, (0, MAX_CLOCK_SKEW_LIMIT_MS as i64));
 

@@ -61,7 +61,7 @@ impl Events for NodeEvents {
             state::with(|node| node.cover_slots());
         } else {
             blocked_clients::dismiss_all();
-            // This is needed even if nobody waits: a BREAK in progress is refused.
+            // The next pass is needed even if nobody waits: it refuses a BREAK in progress.
             timer::go_on_soon(ctx);
         }
         promotion::role_changed(is_master);

@@ -54,8 +54,8 @@ impl DataType for LockType {
 
     fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock) {
         cluster::dropped(name, lock.end());
-        // Only a master reports this end. On a replica the lock goes on as the master's does; and what is replayed from
-        // the AOF happened earlier.
+        // Only a master reports that the lock ended. A replica leaves that to its master, and what is replayed from the
+        // AOF happened earlier.
         if ctx.is_master() && !ctx.is_loading() {
             state::with(|node| node.deleted(Key { db, name }, lock, clock::boot_now()));
             grant_events::publish_soon(ctx);

@@ -41,7 +41,7 @@ impl Open {
                 return None;
             }
             state.counts.too_slow.up();
-            // A stranger is only waiting for its client, so it leaves at once.
+            // The dismissed connection was only waiting for its client, so it leaves at once.
             left.await;
         }
     }

@@ -12,7 +12,7 @@ pub struct Present {
 #[derive(Debug)]
 pub struct Absence(mpsc::Receiver<()>);
 
-/// Creates the first token, and what notices that all tokens are dropped.
+/// Creates the first [`Present`] token, and the [`Absence`] that notices when all such tokens are dropped.
 pub fn presence() -> (Present, Absence) {
     let (sender, receiver) = mpsc::channel(1);
     (Present { _sender: sender }, Absence(receiver))

@@ -90,7 +90,7 @@ pub enum Passes {
     Milliseconds(u16),
     /// A step of up to four days.
     Minutes(u8),
-    /// To the next moment at which something is due, or up to three microseconds beyond.
+    /// A step to the next moment at which something is due, or up to three microseconds beyond.
     ToNextDue(u8),
 }
 

@@ -199,7 +199,7 @@ impl<'a> World<'a> {
         }
     }
 
-    // Below: what a caller does.
+    // The functions below are what a caller does.
 
     pub fn begin(&mut self, number: usize) {
         let limit_us = match self.agenda.below(4) {
@@ -340,7 +340,7 @@ impl<'a> World<'a> {
         self.callers[number].is_taken_away = false;
     }
 
-    // Below: the line in which the callers of one process wait.
+    // The functions below are about the line in which the callers of one process wait.
 
     pub fn line_up(&mut self, number: usize, until: Option<BootTime>) {
         self.enter(number, Stage::Lining, until);

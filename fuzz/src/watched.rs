@@ -28,7 +28,7 @@ impl Watched {
         &self.keeper
     }
 
-    /// Returns true if the owner may rely on the lock, as one that holds it alone.
+    /// Returns true if the owner may rely on holding the lock alone at `now`.
     pub fn relies(&self, now: BootTime) -> bool {
         !self.is_lost && !self.is_taken_away && now < self.keeper.held().valid_until()
     }

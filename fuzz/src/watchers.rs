@@ -36,7 +36,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns true if the lock is in the state `known`, read in the simplest way.
+    /// Returns true if the lock is in the state `known`. Works that out in the simplest way, as a check of the rules.
     fn is_known(&self, place: Place, known: Known) -> bool {
         let live = || self.locks.get(&place).into_iter().flat_map(|lock| lock.grants().map(|(_, grant)| grant));
         let mut live = live().filter(|grant| self.boot <= grant.deadline());

@@ -51,8 +51,9 @@ impl Breaking {
         of_nodes.into_iter().map(to_break).collect()
     }
 
-    /// Handles for each node whether it has ended all grants that it had to; `None` if it did not answer. Returns
-    /// whether another round is needed: a token was raised meanwhile, or a node answered that was silent before.
+    /// Handles the answers: for each node, whether it ended all grants that it was asked to end; `None` if it did not
+    /// answer. Returns whether another round is needed: a token was raised meanwhile, or a node answered that was
+    /// silent before.
     pub fn on_ended(&self, nodes: &[Option<bool>]) -> bool {
         let is_new = |(expected, ended): (&bool, &Option<bool>)| {
             *expected && if self.is_hidden { ended.is_some() } else { *ended == Some(false) && !self.owners.is_empty() }

@@ -34,8 +34,8 @@ impl Command for SetMembers {
             }
             (None, None, true, Some(list), None) => {
                 let is_news = members::decide(Members { version, list });
-                // This happens even if the disk fails, because the node already waits until the leases of older clients
-                // have ended.
+                // The connections of older clients are closed even if the disk fails, because the node already waits
+                // until those clients' leases have ended.
                 joined::hang_up_before(call.ctx, state::with(|node| node.membership().decided().version));
                 is_news.map(|is_news| Reply::Integer(is_news.into()))
             }

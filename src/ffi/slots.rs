@@ -80,7 +80,7 @@ thread_local! {
 
 /// Subscribes the handlers `E`: begins to watch the server's commands and, on a Valkey, migrations of slots.
 pub(super) fn subscribe<E: SlotEvents>(ctx: Context<'_>) -> Result<(), String> {
-    // A load of the module that failed may have left this set, for a pass in which nothing was read.
+    // If an earlier load of the module failed, this may still be true, and no timer will reset it.
     LOOKS.set(false);
     // SAFETY: the module is being loaded.
     let filter = unsafe { api!(RedisModule_RegisterCommandFilter(ctx.raw(), Some(on_command::<E>), 0)) };

@@ -94,7 +94,8 @@ fn text(state: &State, sections: &[&str]) -> String {
     text
 }
 
-/// The time by which a lease counts as shorter, beside the drift of clocks, in milliseconds.
+/// The time by which a holder's validity is shorter than its lease, in milliseconds. The drift of clocks shortens it
+/// further.
 const VALIDITY_MARGIN_MS: u64 = 2;
 
 /// Adds to the last section what the nodes say.

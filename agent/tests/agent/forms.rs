@@ -101,10 +101,10 @@ const SCRIPT: &[&str] = &[
     "LOCK.NODE 1",
 ];
 
-/// The fields whose values differ between the two: times, and the permit that was free.
+/// The fields whose values differ between the node and the agent: times, and the permit that was free.
 const DIFFERENT: [&str; 5] = ["ttl", "held", "extended", "reserved_ms", "permit"];
 
-/// Returns a reply in which times and tokens are masked, and these tokens.
+/// Returns the reply with its times and tokens masked, and the tokens that it had.
 fn masked(line: &str, reply: &str) -> (String, Vec<u64>) {
     let (mut kept, mut tokens, mut is_time) = (vec![], vec![], false);
     for part in reply.split("\r\n") {

@@ -28,7 +28,8 @@ pub enum HandedOver {
     /// The owner that holds the lock alone had repeated its request in the queue. The lease of this grant, the owner's,
     /// now lasts longer.
     Prolonged(GrantId),
-    /// Requests of owners that hold the lock together with others were answered. Another request may be next now.
+    /// Nobody got the lock, but requests were answered: their owners already hold it, together with others. Another
+    /// request may be next now.
     Answered,
 }
 

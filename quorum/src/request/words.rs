@@ -87,7 +87,8 @@ impl Value<'_> for Conversion {
     }
 }
 
-/// The number in LIMIT or PERMIT, which has a meaning only together with the mode. 0 if the word is not an integer.
+/// A number that is checked later, together with the other options, as that of LIMIT or PERMIT. 0 if the word is not an
+/// integer: 0 is invalid there too.
 pub(super) struct Count(pub(super) u64);
 
 impl Value<'_> for Count {

@@ -1,6 +1,6 @@
 //! Escapes bytes as text that is safe in a configuration file, in INFO and in the labels of a monitoring system.
 
-/// Returns whether a byte stands for itself: a visible ASCII character, except those that delimit such texts.
+/// Returns whether a byte stands for itself: a visible ASCII character, except those that delimit or escape a text.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"%,=\"\\".contains(&byte)
 }
