@@ -37,7 +37,7 @@ pub enum WaitTask {
     Ask {
         /// The index of the node in the client's list of nodes.
         node: usize,
-        /// The pause before that, in milliseconds.
+        /// The pause before LOCK.WAIT is sent, in milliseconds.
         after_ms: u32,
     },
     /// Acquire the lock now. A majority says that it is free for this request, and reserves this permit number (1 if no

@@ -92,7 +92,7 @@ pub(super) struct Entries {
     first_far: u64,
     /// For each lock with several holders, the end of its last lease and its place, sorted by time.
     ends: BTreeSet<(BootTime, u32)>,
-    /// The ends in `ends`, by the place of the lock's entry.
+    /// For each place in `ends`, the end of its lock's last lease.
     end_of: BTreeMap<u32, BootTime>,
 }
 

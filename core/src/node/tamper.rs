@@ -24,12 +24,13 @@ pub struct Tamper<'a> {
     pub membership: &'a mut Membership,
     /// The node's knowledge of what of its state is on the disk.
     pub ledger: &'a mut Ledger,
-    /// The time before which granted locks are suspect.
+    /// Locks that were granted before this time are suspect.
     pub trusted_since: &'a mut BootTime,
 }
 
 impl Node {
-    /// Returns the node's fields for such changes. Drivers must not use this: no rule checks them.
+    /// Returns the node's fields, for changes that break a rule on purpose. Drivers must not use this: no rule checks
+    /// the changes.
     pub fn tamper(&mut self) -> Tamper<'_> {
         Tamper {
             tokens: &mut self.tokens,

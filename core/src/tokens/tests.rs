@@ -20,8 +20,8 @@ fn follows_the_clock_and_never_falls_back_with_it() {
     assert_eq!(tokens.high(), 5_003);
 }
 
-/// A new reader's token is above the tokens of all earlier grants of the stripe but readers'. Another grant's is above
-/// all.
+/// A new reader's token is above the tokens of all earlier grants of the stripe, except those of readers. The token of
+/// a grant in another mode is above all, unless the grant joins other permits.
 #[test]
 fn readers_come_after_all_that_were_no_readers() {
     let mut tokens = Tokens::new(100);
