@@ -3,6 +3,7 @@ import type { Grant } from './acquiring.js';
 import { backgroundTimer, now, validUntil } from './clock.js';
 import type { Acquisition, Connections } from './connections.js';
 import { LockLost, NotAcquired, named, type PalisadeError, shown, Unavailable, warn } from './errors.js';
+import type { Report } from './listening.js';
 import { type Loss, type LossReason, lossOf } from './loss.js';
 import { type Checked, checkedTtl } from './options.js';
 import { toInteger } from './replies.js';
@@ -45,6 +46,7 @@ export class Held {
   #isExtending = false;
   #lastFailure: PalisadeError | undefined;
   readonly #onEnd: (held: Held) => void;
+  readonly #report: Report;
 
   constructor(
     connections: Connections,
@@ -53,6 +55,7 @@ export class Held {
     grant: Grant,
     keeping: Keeping,
     onEnd: (held: Held) => void,
+    report: Report,
   ) {
     this.connections = connections;
     this.acquisition = acquisition;
@@ -62,6 +65,7 @@ export class Held {
     this.#validUntil = grant.validUntil;
     this.#keeping = keeping;
     this.#onEnd = onEnd;
+    this.#report = report;
     this.lost = new Promise((resolve) => {
       this.#resolveLost = resolve;
     });
@@ -122,6 +126,12 @@ export class Held {
 
   /** Ends the extensions, without reporting a loss. */
   end(): void {
+    if (this.#isEnded) return;
+    this.#end();
+    this.#report((to, kind) => to.released?.(kind, this.heldFor));
+  }
+
+  #end(): void {
     this.#isEnded = true;
     this.#ended.abort();
     clearTimeout(this.#timer);
@@ -131,8 +141,9 @@ export class Held {
   /** Marks it as lost, and notifies those who rely on it. */
   lose(reason: LossReason, more?: string): void {
     if (this.#isEnded) return;
-    this.end();
+    this.#end();
     const loss = lossOf(reason, more);
+    this.#report((to, kind) => to.lost?.(kind, this.heldFor, loss));
     this.#loss = loss;
     this.#resolveLost(loss);
     this.#controller.abort(named(new LockLost(loss), this.acquisition.key));
@@ -224,8 +235,10 @@ export class Held {
       this.#validUntil = Math.max(this.#validUntil, validUntil(sent, 0, ttl));
       this.#extendAt = this.#whenToExtend();
       this.#lastFailure = undefined;
+      if (background) this.#report((to, kind) => to.extended?.(kind, true));
     } catch (error) {
       if (background) {
+        if (!this.#isEnded) this.#report((to, kind) => to.extended?.(kind, false));
         this.#lastFailure = error as PalisadeError;
         const again = Math.min(Math.max(this.#keeping.ttl / 20, AGAIN_LEAST_MS), AGAIN_MOST_MS);
         this.#extendAt = now() + again;

@@ -1,4 +1,5 @@
 import { BadArgument } from './errors.js';
+import type { LockListener } from './listening.js';
 import type { Loss } from './loss.js';
 
 /** The name of a lock: a string (sent as UTF-8), or any bytes. */
@@ -36,6 +37,13 @@ export interface LockOptions {
   maxHold?: number | undefined;
   /** Called once if the lock is lost. An error that it throws becomes a warning of the process. */
   onLost?: ((loss: Loss) => void | Promise<void>) | undefined;
+  /** Hears of the lock, for metrics: {@link lockMetrics}, or one of your own. */
+  listener?: LockListener | undefined;
+  /**
+   * The kind of the lock for its listener, `default` by default. Use few: metrics keep each as long as the program
+   * runs.
+   */
+  lockClass?: string | undefined;
   /** Ends the wait when it aborts, leaving neither a lock nor a place in the queue. It does not affect a held lock. */
   signal?: AbortSignal | undefined;
 }
@@ -52,6 +60,8 @@ export interface Checked {
   autoExtend: boolean;
   maxHold: number;
   onLost: ((loss: Loss) => void | Promise<void>) | undefined;
+  listener: LockListener | undefined;
+  lockClass: string;
   signal: AbortSignal | undefined;
 }
 
@@ -67,7 +77,7 @@ export const NOTE_BYTES_MAX = 1024;
 const TTL_LEAST_MS = 100;
 
 /** The names of the options of `tryLock`, and of `lock`. */
-const TRY_OPTIONS = ['ttl', 'note', 'holder', 'autoExtend', 'maxHold', 'onLost', 'signal'];
+const TRY_OPTIONS = ['ttl', 'note', 'holder', 'autoExtend', 'maxHold', 'onLost', 'listener', 'lockClass', 'signal'];
 const LOCK_OPTIONS = [...TRY_OPTIONS, 'wait'];
 
 const PERMITS_MAX = 65_535;
@@ -147,7 +157,7 @@ export function merged(defaults: LockOptions, given: LockOptions | undefined): L
 /** Returns `options`, checked. */
 export function checked(options: LockOptions): Checked {
   checkNames(options, LOCK_OPTIONS);
-  const { wait, note, holder, maxHold, autoExtend, onLost, signal } = options;
+  const { wait, note, holder, maxHold, autoExtend, onLost, listener, lockClass = 'default', signal } = options;
   if (holder !== undefined && !(typeof holder === 'string' && HOLDER.test(holder))) {
     throw new BadArgument(`holder must be 1 to 64 letters, digits, . _ : / @ + or -, not ${JSON.stringify(holder)}`);
   }
@@ -155,6 +165,8 @@ export function checked(options: LockOptions): Checked {
     throw new BadArgument(`autoExtend must be true or false, not ${String(autoExtend)}`);
   }
   if (onLost !== undefined && typeof onLost !== 'function') throw new BadArgument('onLost must be a function');
+  if (listener !== undefined && typeof listener !== 'object') throw new BadArgument('listener must be a LockListener');
+  if (typeof lockClass !== 'string') throw new BadArgument(`lockClass must be a string, not ${String(lockClass)}`);
   if (signal !== undefined && !(signal instanceof AbortSignal)) throw new BadArgument('signal must be an AbortSignal');
   if (maxHold !== undefined && (typeof maxHold !== 'number' || !(maxHold >= 0))) {
     throw new BadArgument(`maxHold must be a number of milliseconds, not ${String(maxHold)}`);
@@ -167,6 +179,8 @@ export function checked(options: LockOptions): Checked {
     autoExtend: autoExtend ?? true,
     maxHold: maxHold ?? MAX_HOLD_DEFAULT_MS,
     onLost,
+    listener,
+    lockClass,
     signal,
   };
 }

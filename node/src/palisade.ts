@@ -8,6 +8,7 @@ import { Election } from './election.js';
 import { BadArgument, Closed, LockLost, NotAcquired, naming } from './errors.js';
 import { Held } from './held.js';
 import { defaultNote, type Flow, flowFor, noted } from './holder.js';
+import { type Report, reporting } from './listening.js';
 import { Lock, Permit } from './lock.js';
 import { lossOf } from './loss.js';
 import {
@@ -33,10 +34,13 @@ export interface PalisadeOptions extends Omit<LockOptions, 'signal'> {
 }
 
 /** Options of a lock that is adopted: it keeps its note, and nobody waits for it. */
-export type AdoptOptions = Pick<LockOptions, 'ttl' | 'holder' | 'autoExtend' | 'maxHold' | 'onLost'>;
+export type AdoptOptions = Pick<
+  LockOptions,
+  'ttl' | 'holder' | 'autoExtend' | 'maxHold' | 'onLost' | 'listener' | 'lockClass'
+>;
 
-const ADOPT_OPTIONS = ['ttl', 'holder', 'autoExtend', 'maxHold', 'onLost'];
-const DEFAULT_OPTIONS = ['ttl', 'wait', 'note', 'holder', 'autoExtend', 'maxHold', 'onLost'];
+const ADOPT_OPTIONS = ['ttl', 'holder', 'autoExtend', 'maxHold', 'onLost', 'listener', 'lockClass'];
+const DEFAULT_OPTIONS = [...ADOPT_OPTIONS, 'wait', 'note'];
 
 /** The outcome of a function that runs at most once per period. */
 export type Once<T> = { readonly ran: true; readonly value: T } | { readonly ran: false };
@@ -128,7 +132,10 @@ export class Palisade implements AsyncDisposable {
     // Behind an agent the token can have risen. A smaller one is of another grant.
     if (current < token) throw new LockLost(lossOf('taken-away', `its token is ${current}`));
     const grant = { token: current, waited: 0, number: 0, validUntil: validUntil(sent, 0, ttl) };
-    return this.#keep({ key, owner, ttl }, [], grant, options, flow);
+    const report = reporting(options.listener, options.lockClass, []);
+    const held = this.#keep({ key, owner, ttl }, [], grant, options, flow, report);
+    report((to, kind) => to.acquired?.(kind, now() - sent));
+    return held;
   }
 
   /** Returns a semaphore of at most `limit` permits at a time, from 1 to 65 535. */
@@ -272,21 +279,37 @@ export class Palisade implements AsyncDisposable {
     const acquisition = { key, owner: randomBytes(16).toString('hex'), ttl };
     const note = noted(options.note ?? defaultNote(), options.holder ?? (flow as Flow).id);
     const { wait, signal } = options;
+    const [report, began] = [reporting(options.listener, options.lockClass, mode), now()];
     const taking = acquire(this.#connections, { ...acquisition, mode, note, wait, signal });
-    const grant = await (flow ? flow.waitFor(taking) : taking);
-    return this.#keep(acquisition, mode, grant, options, flow);
+    try {
+      const grant = await (flow ? flow.waitFor(taking) : taking);
+      const held = this.#keep(acquisition, mode, grant, options, flow, report);
+      report((to, kind) => to.acquired?.(kind, now() - began));
+      return held;
+    } catch (error) {
+      report((to, kind) => to.failed?.(kind, now() - began, error));
+      throw error;
+    }
   }
 
-  #keep(acquisition: Acquisition, mode: string[], grant: Grant, options: Checked, flow: Flow | undefined): Held {
+  #keep(
+    acquisition: Acquisition,
+    mode: string[],
+    grant: Grant,
+    options: Checked,
+    flow: Flow | undefined,
+    report: Report,
+  ): Held {
     if (this.#closing) {
       this.#connections.giveBack(acquisition);
       throw new Closed();
     }
     const letGo = flow?.hold(acquisition.key);
-    const held = new Held(this.#connections, acquisition, mode, grant, options, () => {
+    const onEnd = () => {
       this.#held.delete(held);
       letGo?.();
-    });
+    };
+    const held = new Held(this.#connections, acquisition, mode, grant, options, onEnd, report);
     this.#held.add(held);
     return held;
   }

@@ -11,7 +11,8 @@ import { createClient } from 'redis';
 import { Palisade, type PalisadeOptions } from '../src/index.js';
 import { eventually } from './waiting.js';
 
-const ROOT = resolve(__dirname, '../../..');
+/** The folder of the repository. */
+export const ROOT = resolve(__dirname, '../../..');
 const SERVER = process.env.PALISADE_SERVER ?? 'redis-server';
 const MODULE = resolve(ROOT, process.env.PALISADE_MODULE ?? 'target/debug/libpalisade.so');
 /** The path of the program `palisade`. */
