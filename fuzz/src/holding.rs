@@ -62,7 +62,7 @@ impl World<'_> {
         }
     }
 
-    // Below: what goes wrong.
+    // The functions below make things go wrong.
 
     pub fn go_wrong(&mut self) {
         let after = self.agenda.below(3_000_000);

@@ -129,8 +129,8 @@ mod tests {
     use super::*;
     use crate::values::mode::Permit;
 
-    /// A history of one lock: the mode of each grant, in the order of their tokens. Also the accesses to the resource,
-    /// in their order, each by the index of its grant.
+    /// A history of one lock and the resource that it protects. `grants` has the mode of each grant, in the order of
+    /// tokens. `accesses` has, for each access in turn, the index of the grant with which it came.
     struct History<'a> {
         grants: &'a [Mode],
         accesses: &'a [usize],

@@ -206,7 +206,7 @@ pub enum Refusal {
     Members,
     /// `ERR`: not a valid version of the set.
     MembersVersion {
-        /// The argument or option whose value it is.
+        /// The argument or option that names the version.
         argument: &'static str,
     },
     /// `ERR`: not a valid ballot.

@@ -260,7 +260,7 @@ impl Lock {
         }
     }
 
-    // Below are the changes that rules make.
+    // The functions below make the changes that rules decide on.
 
     /// Removes one grant of several, and returns it.
     pub(crate) fn take(&mut self, id: GrantId) -> Option<Grant> {

@@ -98,8 +98,8 @@ impl Ring {
     /// Returns the last moment before `from` + [`MOMENTS`] that has a number, if any has.
     pub fn last_from(&self, from: u64) -> Option<u64> {
         let (at, index) = split(from);
-        // Searches backwards from the end of the window. The end is in the page of `from`, before its index; so that
-        // page comes first, and last once more.
+        // Searches the pages backwards from the end of the window. The window ends in the page in which it begins, so
+        // this page is searched twice: first the part before `from`, and last the whole page.
         let mut pages = (0..=PAGES).map(|back| ((at + PAGES - back) % PAGES, if back == 0 { index } else { PAGE }));
         let found = pages.find_map(|(at, end)| {
             let page = self.pages[at].as_ref()?;

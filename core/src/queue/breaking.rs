@@ -14,7 +14,7 @@ pub struct Breaking {
     pub(crate) name: Arc<[u8]>,
     /// The token of the grants that it ends.
     pub(crate) token: Token,
-    /// The blocked client, which is answered when the last of these grants has ended.
+    /// The client that sent the BREAK. It is blocked until the last grant with the token has ended.
     pub(crate) client: WaiterId,
 }
 

@@ -83,13 +83,13 @@ macro_rules! command {
         }
     };
 
-    // Below: the type of an option's field, and the expression for its value.
+    // The arms below give the type of an option's field, and the expression for its value.
     (@kept) => { bool };
     (@kept $value:ty) => { Option<$value> };
     (@keep $option:ident) => { $option.is_some() };
     (@keep $option:ident $value:ty) => { $option };
 
-    // Below: the description of an argument.
+    // The arms below describe an argument.
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $told:ident) => { stringify!($told) };
     (@argument () $word:ident) => {
@@ -107,8 +107,8 @@ macro_rules! command {
         }
     };
 
-    // Below: reads options until no word is left. A command without options gets no such words, because their number
-    // was checked before.
+    // The arms below read options until no word is left. A command without options has no words left, because their
+    // number was checked before.
     (@options $words:ident,) => {};
     (@options $words:ident, $($option:ident ($($value:ty)?) [$word:ident $($shown:ident)?])+) => {
         while let Some(word) = $words.next() {

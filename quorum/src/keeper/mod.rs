@@ -152,7 +152,7 @@ impl Keeper {
         (!self.is_lost).then(|| self.next.map_or(end, |next| next.min(end)))
     }
 
-    // Below are the orders of the caller.
+    // The functions below are the orders of the caller.
 
     /// Extends the lock now, to leases of `ttl_ms`. Later news reports the outcome: that of this round, or of the
     /// present one if a round is in progress.
@@ -204,7 +204,7 @@ impl Keeper {
         self.next = None;
     }
 
-    // Below are the events that the caller reports.
+    // The functions below handle the events that the caller reports.
 
     /// Handles the answer of the server `id` to a call of this round.
     pub fn on_answer(
@@ -236,7 +236,7 @@ impl Keeper {
         }
     }
 
-    // Below: how a round proceeds.
+    // The functions below carry out a round.
 
     fn begin_round(&mut self, ttl_ms: u32, now: BootTime, random: u64) -> Work {
         if self.is_over(now) {
@@ -291,7 +291,7 @@ impl Keeper {
         Work { calls, begins: false, news }
     }
 
-    // Below: when rounds begin.
+    // The functions below plan when rounds begin.
 
     /// Plans a round when none has just begun. A part of validity may be over already.
     fn plan_first(&mut self, now: BootTime, random: u64) {
@@ -338,7 +338,7 @@ impl Keeper {
         self.auto.map_or(self.held.ttl_ms(), |auto| auto.ttl_ms)
     }
 
-    // Below: how the lock ends.
+    // The functions below are about the end of the lock.
 
     fn is_over(&self, now: BootTime) -> bool {
         self.is_lost || self.held.is_lost() || now >= self.held.valid_until()

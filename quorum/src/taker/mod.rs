@@ -286,7 +286,7 @@ impl Taker {
         }
     }
 
-    // Below: how the stages follow each other.
+    // The functions below lead from one stage to the next.
 
     fn line_up(&mut self) -> Task {
         self.place = Place::InLine;
@@ -345,7 +345,7 @@ impl Taker {
         less_up_to(u64::from(longest_ms) * 1_000, JITTER_PERMILLE, random)
     }
 
-    // Below: facts about the request.
+    // The functions below tell facts about the request.
 
     /// Returns the limit of permits if this caller has to choose the number itself. It need not if there is only one
     /// node, which chooses, or if a number was asked for.
