@@ -269,7 +269,8 @@ impl World {
         assert!(deadline >= from.plus_ms(ttl_ms), "promised for {ttl_ms} ms from {from:?}, it ends at {deadline:?}");
     }
 
-    /// Checks that the callers which wait behind requests in their clients are counted once for each owner.
+    /// Checks the number of callers that wait inside clients, as clients report it with BEHIND. For each key it is the
+    /// sum over the owners in the queue, each counted once.
     fn those_behind_are_counted(&self) {
         for (db, name) in [0, 1].into_iter().flat_map(|db| (0..3).map(move |name| (db, name_of((db, name))))) {
             let waiters = self.node.waiting().of(Key { db, name: &name });

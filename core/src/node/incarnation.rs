@@ -41,8 +41,9 @@ impl Node {
         node
     }
 
-    /// Refuses while the disk lacks something that a later incarnation must know. While the node is guarded, this
-    /// returns the guard's refusal, because the client has to wait for the end of the guard anyway.
+    /// Refuses while the disk lacks something that a later incarnation must know. If the node is also guarded then, the
+    /// refusal is the guard's, because the client has to wait for the guard's end anyway. A guard alone is no reason to
+    /// refuse here.
     pub fn ready(&self, now: BootTime) -> Result<(), Refusal> {
         if self.ledger.is_ready() { Ok(()) } else { self.guard.ensure_open(now).and(Err(Refusal::NotYet)) }
     }

@@ -139,8 +139,8 @@ command! {
 
 command! {
     name: "LOCK.REENTER",
-    summary: "Adds one hold, or as many as a level needs. Returns how many there are; Null if this owner does not \
-              hold the lock.",
+    summary: "Adds one hold, or with LEVEL the holds that are missing. Returns how many there are; Null if this owner does \
+              not hold the lock.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
     /// LOCK.REENTER: adds one hold.

@@ -64,7 +64,7 @@ const STORM: Duration = Duration::from_secs(30);
 /// The length of the calm period between storms.
 const CALM: Duration = Duration::from_secs(2);
 
-/// The pause between two checks.
+/// The pause between two checks whether every contended lock was acquired again.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A recovery: everything was healed, and then every contended lock was acquired again.

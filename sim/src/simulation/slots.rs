@@ -9,7 +9,8 @@ use super::world::World;
 use crate::server::name;
 
 impl World<'_> {
-    /// Returns the server that serves the slot of `key` for `node`.
+    /// Returns the index of the server that has the slot of `key` in the cluster of `node`: the node's own server, or
+    /// its neighbour if the slot was given away.
     pub(super) fn server_of(&self, node: usize, key: u32) -> usize {
         if self.given_away.contains(&(node, key)) { self.plan.nodes.len() + node } else { node }
     }
