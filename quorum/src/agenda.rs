@@ -99,7 +99,7 @@ impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
         self.below(times) == 0
     }
 
-    /// Creates a clock. Any two of these differ in rate by less than `apart` in a million.
+    /// Creates a clock. The rates of any two clocks that this creates differ by less than `apart` in a million.
     pub fn clock(&mut self, apart: u64) -> Clock {
         let per_million = 1_000_000 - apart / 2 + self.below(apart);
         Clock { ahead: 1_000_000 + self.below(1_000_000_000), per_million }

@@ -247,8 +247,8 @@ impl Refusal {
         }
     }
 
-    /// Returns `queues` if the request allows more time than the refusal lasts and `room` is `Ok`: then it takes a
-    /// place in the queue. Otherwise returns the refusal, or that of `room`.
+    /// Returns `queues`, which lets the request wait in the queue, if it may wait for longer than this refusal lasts
+    /// and `room` is `Ok`. Otherwise returns this refusal, or that of `room`.
     pub fn or_queue<T>(
         self,
         patience_ms: u32,

@@ -9,8 +9,8 @@ pub enum Released {
     Released,
     /// A majority says that this owner did not hold the lock: its lease had ended, or it was broken.
     NotHeld,
-    /// Neither the one nor the other has a majority of answers, so the owner may have lost the lock before. On nodes
-    /// that did not answer, the lock ends with its lease.
+    /// No majority says that the owner held the lock, and none that it did not. So the owner may have lost it before.
+    /// On nodes that did not answer, the lock ends with its lease.
     Unknown,
 }
 
