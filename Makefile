@@ -310,11 +310,15 @@ judge: lint-judge ## Judge stored histories with a checker that nobody here wrot
 .PHONY: judge-again
 judge-again: setup-judge ## Compare the verdicts of `make judge` with those of a second checker, in Rust: some minutes the first time
 	@mkdir -p target/judge
+	@cd judge/rust && CARGO_TARGET_DIR=$(CURDIR)/target/judge/rust cargo build --quiet --release --locked || { \
+	  echo "The second checker does not compile. Cargo fetches it from https://github.com/debasishg/porcupine-rust: is GitHub within reach?" >&2; \
+	  exit 1; \
+	}
 	@cd judge && go run ./cmd/judge export histories/*/*.gz >../target/judge/exported.jsonl
-	@cd judge/rust && CARGO_TARGET_DIR=$(CURDIR)/target/judge/rust cargo run --quiet --release --locked <../../target/judge/exported.jsonl
+	@target/judge/rust/release/palisade-judge <target/judge/exported.jsonl
 
 .PHONY: judge-record
-judge-record: setup-judge $(if $(RULE),,build) ## Record histories on SERVERS under faults and judge them: MINUTES (1) each of PLANS, with SEED. RULE=guard: without that rule
+judge-record: setup-judge $(if $(RULE),,build) ## Record histories on SERVERS under faults and judge them: MINUTES (1) each of PLANS, with SEED. DENSE=1: many short faults. RULE=guard: without that rule
 	@mkdir -p target/judge
 	@cd judge && go build -o ../target/judge/judge ./cmd/judge
 ifdef RULE
@@ -322,7 +326,7 @@ ifdef RULE
 else
 	@cargo build --quiet --release --package palisade-client --example conformance
 	@target/judge/judge record -module $(MODULE) -out target/judge -plans "$${PLANS:-good}" -length $${MINUTES:-1}m \
-	  -servers "$${SERVERS:-$(SERVER)}" $${SEED:+-seed $$SEED}
+	  -servers "$${SERVERS:-$(SERVER)}" $${SEED:+-seed $$SEED} $${DENSE:+-dense}
 endif
 
 .PHONY: test-matrix

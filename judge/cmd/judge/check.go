@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"time"
 
@@ -12,7 +13,12 @@ import (
 const shown = 3
 
 // check judges files.
-func check(files []string) error {
+func check(args []string) error {
+	flags := flag.NewFlagSet("check", flag.ExitOnError)
+	kept := keeping{}
+	kept.flags(flags)
+	_ = flags.Parse(args)
+	files := flags.Args()
 	illegal, all := 0, verdict.Report{}
 	for _, file := range files {
 		read, err := history.Load(file)
@@ -28,13 +34,17 @@ func check(files []string) error {
 		if all.Largest < report.Largest {
 			all.Largest = report.Largest
 		}
-		if !report.Legal() {
+		agrees, err := kept.keep(file, read, report)
+		if err != nil {
+			return err
+		}
+		if !report.Legal() || !agrees {
 			illegal++
 		}
 	}
 	fmt.Printf("%d histories: %s\n", len(files), figures(all))
 	if illegal > 0 {
-		return fmt.Errorf("%d of %d histories are not legal", illegal, len(files))
+		return fmt.Errorf("%d of %d histories are not legal, or the judges differ", illegal, len(files))
 	}
 	return nil
 }

@@ -7,7 +7,8 @@ import (
 )
 
 const usage = `usage:
-  judge check FILE...      judges histories: fails unless all are legal
+  judge check [-log FILE] [-again PROGRAM] FILE...
+                           judges histories: fails unless all are legal; -again asks a second judge too, -log keeps the verdicts
   judge prove FOLDER       judges the stored histories: those in good/ must be legal, those in broken/ illegal, and mutations
                            of the good ones must be noticed
   judge campaign FOLDER FILE
@@ -15,7 +16,7 @@ const usage = `usage:
   judge export FILE...     prints what is searched, for a second judge (judge/rust)
   judge record [-plans good] [-seed N] [-length 1m] [-dense] [-servers redis-server] -module FILE
                            records histories on real servers, and judges them (judge record -help)
-  judge sums FILE...       adds up what judge record -log wrote
+  judge sums FILE...       adds up what -log wrote
   judge without [-rules all] [-seed N] [-server redis-server]
                            switches one rule after the other off in a copy of the sources, and records until a history is
                            illegal (judge without -help)

@@ -24,8 +24,7 @@ func recordAll(args []string) error {
 	chosen := flags.String("plans", "good", "good, broken, extra, all, or names with spaces between: "+names())
 	out := flags.String("out", ".", "the folder of the histories")
 	kept := keeping{}
-	flags.StringVar(&kept.log, "log", "", "a file that gets a line of each history; those that are as they must be are not kept")
-	flags.StringVar(&kept.again, "again", "", "the program of the second judge, which judges each history too")
+	kept.flags(flags)
 	settings := record.Settings{}
 	flags.BoolVar(&settings.Dense, "dense", false, "whether faults and leases are short, and faults many")
 	flags.StringVar(&settings.Module, "module", "", "the path of the module")
@@ -92,9 +91,31 @@ func chooses(chosen string, plan record.Plan) bool {
 	return false
 }
 
-// keeping says what is kept of histories.
+// keeping says what is kept of verdicts.
 type keeping struct {
 	out, log, again string
+}
+
+func (kept *keeping) flags(flags *flag.FlagSet) {
+	flags.StringVar(&kept.log, "log", "", "a file that gets a line for each history; of new ones, only the wrong ones are kept then")
+	flags.StringVar(&kept.again, "again", "", "the program of the second judge, which judges each history too")
+}
+
+// keep asks the second judge, if there is one, and writes the line of a history. It returns false if the judges differ.
+func (kept *keeping) keep(name string, read *history.History, report verdict.Report) (bool, error) {
+	agrees := kept.again != ""
+	if agrees {
+		if err := judgeAgain(kept.again, name, read); err != nil {
+			fmt.Println(err)
+			agrees = false
+		}
+	}
+	if kept.log != "" {
+		if err := runs.Of(read, report, agrees).Append(kept.log); err != nil {
+			return false, err
+		}
+	}
+	return agrees || kept.again == "", nil
 }
 
 // recordOne returns whether the verdict is what it must be.
@@ -108,19 +129,9 @@ func recordOne(settings record.Settings, kept keeping) (bool, error) {
 		return false, err
 	}
 	report := verdict.Of(read)
-	right, agrees := isRight(report, name, settings.Plan.Broken), false
-	if kept.again != "" {
-		if err := judgeAgain(kept.again, name, read); err != nil {
-			fmt.Println(err)
-		} else {
-			agrees = true
-		}
-		right = right && agrees
-	}
-	if kept.log == "" {
-		return right, nil
-	}
-	if err := runs.Of(read, report, agrees).Append(kept.log); err != nil || !right {
+	agrees, err := kept.keep(name, read, report)
+	right := isRight(report, name, settings.Plan.Broken) && agrees
+	if err != nil || !right || kept.log == "" {
 		return right, err
 	}
 	return right, os.Remove(settings.Out)
