@@ -555,14 +555,25 @@ demo: setup ## Tell a story with five nodes: wait, kill, restart, pause, refuse:
 
 # What is packed, and how that is checked: packaging/.
 CARGO_DEB := 3.8.0
+CARGO_CYCLONEDX := 0.5.9
 
 .PHONY: dist
 dist: build setup-dist ## Pack the module, the program, man pages and completions: target/dist has a .tar.gz and a .deb
 	@packaging/make-dist "$(dir $(MODULE))"
 
 .PHONY: test-dist
-test-dist: dist ## Install what dist packed into a folder, start a server with it, take a lock, purge it: some seconds
-	@packaging/test-dist "$(SERVER)" "$(CLI)"
+test-dist: dist setup-debian ## Install what dist packed into a fresh Debian, start a server as its unit does, lock, restart, purge: a minute (root)
+	@$(AS_ROOT) packaging/test-dist "$(CLI)"
+
+# What installs packages.
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo --preserve-env=PATH,HOME)
+
+.PHONY: setup-debian
+setup-debian: setup
+	@missing=(); \
+	command -v mmdebstrap >/dev/null || missing+=(mmdebstrap); \
+	command -v lintian >/dev/null || missing+=(lintian); \
+	$(INSTALL_MISSING)
 
 .PHONY: licences
 licences: ## Print the licences of all that is shipped; fails if one asks for more than to be passed on
@@ -573,6 +584,10 @@ setup-dist: setup
 	@cargo deb --version 2>/dev/null | grep -q "$(CARGO_DEB)" || { \
 	  echo "Installing cargo-deb $(CARGO_DEB)"; \
 	  cargo install --quiet --locked --no-default-features --features lzma --version $(CARGO_DEB) cargo-deb; \
+	}
+	@cargo cyclonedx --version 2>/dev/null | grep -qF "$(CARGO_CYCLONEDX)" || { \
+	  echo "Installing cargo-cyclonedx $(CARGO_CYCLONEDX): that takes minutes"; \
+	  cargo install --quiet --locked --version $(CARGO_CYCLONEDX) cargo-cyclonedx; \
 	}
 	@missing=(); \
 	command -v lowdown >/dev/null || missing+=(lowdown); \
