@@ -244,7 +244,7 @@ WITHOUT_GO = { \
 	  [ -z "$${NOTHING_LEFT_OUT:-}" ]; \
 	}
 # What needs a library of its own is a module of its own.
-GO_MODULES := go go/gocronlock
+GO_MODULES := go go/gocronlock go/promlock
 STATICCHECK := target/go/bin/staticcheck
 STATICCHECK_VERSION := 0.8.2
 

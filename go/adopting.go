@@ -99,5 +99,5 @@ func (c *Client) adopt(ctx context.Context, flow *flow, adopted acquisition, tok
 		return nil, &LostError{Reason: TakenAway, Detail: fmt.Sprintf("its token is %d", current)}
 	}
 	grant := &grant{granted: granted{token: current}, validUntil: validUntil(sent, 0, s.ttl)}
-	return c.hold(ctx, adopted, mode{}, grant, s, flow)
+	return c.hold(ctx, sent, adopted, mode{}, grant, s, flow)
 }

@@ -172,16 +172,18 @@ func (c *Client) take(ctx context.Context, key string, mode mode, s settings, wr
 	if wrong != nil {
 		return nil, of(key, wrong)
 	}
-	flow := flowFor(ctx, key)
+	flow, began := flowFor(ctx, key), now()
 	held, err := c.takeIn(ctx, flow, key, mode, s)
 	flow.waited(key, err == nil)
 	if err != nil {
+		s.listener.Failed(kindOf(mode, s), now().since(began), err)
 		return nil, of(key, err)
 	}
 	return &Lock{held: held}, nil
 }
 
 func (c *Client) takeIn(ctx context.Context, flow *flow, key string, mode mode, s settings) (*held, error) {
+	began := now()
 	acquired := acquisition{key: key, owner: randomHex(16), ttl: max(s.ttl, s.minHold)}
 	note, holder := defaultNoteText, s.holder
 	if s.note != nil {
@@ -194,5 +196,5 @@ func (c *Client) takeIn(ctx context.Context, flow *flow, key string, mode mode, 
 	if err != nil {
 		return nil, err
 	}
-	return c.hold(ctx, acquired, mode, grant, s, flow)
+	return c.hold(ctx, began, acquired, mode, grant, s, flow)
 }

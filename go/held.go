@@ -15,10 +15,12 @@ type held struct {
 	connections *connections
 	number      int
 	// limit is the number of permits of a semaphore.
-	limit  int
-	flow   *flow
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	limit    int
+	flow     *flow
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	listener Listener
+	kind     Kind
 	// checked has room for one wish to learn whether the lock is held.
 	checked chan struct{}
 
@@ -32,12 +34,14 @@ type held struct {
 	end error
 }
 
-// hold keeps a granted lock from now on. Its context has the values of ctx, and an end of its own.
-func (c *Client) hold(ctx context.Context, acquired acquisition, mode mode, grant *grant, s settings, flow *flow) (*held, error) {
+// hold keeps a granted lock from now on, which the caller has waited for since began. Its context has the values of ctx, and an end of its own.
+func (c *Client) hold(
+	ctx context.Context, began instant, acquired acquisition, mode mode, grant *grant, s settings, flow *flow,
+) (*held, error) {
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), flowKey{}, flow))
 	h := &held{
 		acquisition: acquired, client: c, connections: c.connections, number: grant.number, flow: flow, ctx: ctx, cancel: cancel,
-		checked: make(chan struct{}, 1), token: grant.token, holds: 1,
+		checked: make(chan struct{}, 1), token: grant.token, holds: 1, listener: s.listener, kind: kindOf(mode, s),
 		isShared: mode.isShared, limit: mode.limit,
 		lease: newLease(s, grant.validUntil, now()),
 	}
@@ -52,6 +56,7 @@ func (c *Client) hold(ctx context.Context, acquired acquisition, mode mode, gran
 		c.connections.giveBack(acquired, nil)
 		return nil, ErrClosed
 	}
+	h.listener.Acquired(h.kind, now().since(began))
 	go h.keep()
 	c.connections.inBackground(h.watch)
 	return h, nil
@@ -124,6 +129,7 @@ func (h *held) extend(ttl time.Duration, inBackground bool) error {
 	}
 	if err != nil {
 		if inBackground {
+			h.listener.Extended(h.kind, false)
 			h.lease.failed(now(), err)
 		}
 		if errors.Is(err, ErrUnavailable) {
@@ -131,6 +137,9 @@ func (h *held) extend(ttl time.Duration, inBackground bool) error {
 			return fmt.Errorf("the lock was not extended, and stays valid for %v: %w", left, err)
 		}
 		return err
+	}
+	if inBackground {
+		h.listener.Extended(h.kind, true)
 	}
 	h.token = max(h.token, token)
 	h.lease.extended(validUntil(sent, 0, ttl))
@@ -180,6 +189,12 @@ func (h *held) finish(why error) {
 		return
 	}
 	h.end = why
+	heldFor := now().since(h.lease.since)
+	if lost, isLost := why.(*LostError); isLost {
+		h.listener.Lost(h.kind, heldFor, lost.Reason)
+	} else {
+		h.listener.Released(h.kind, heldFor)
+	}
 	h.cancel(of(h.key, why))
 	h.flow.letGo(h.key)
 	h.client.forget(h)

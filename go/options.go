@@ -40,6 +40,8 @@ type settings struct {
 	minHold      time.Duration
 	answerWithin time.Duration
 	logger       *slog.Logger
+	listener     Listener
+	class        string
 	wrong        error
 	// set has the names of the options that were given.
 	set map[string]bool
@@ -115,6 +117,26 @@ func MaxHold(most time.Duration) Option {
 	})
 }
 
+// Listen sets what hears of the lock, for metrics.
+func Listen(listener Listener) Option {
+	return option("Listen", func(s *settings) error {
+		s.listener = listener
+		if listener == nil {
+			return badArgument("the Listener must not be nil")
+		}
+		return nil
+	})
+}
+
+// Class sets the kind of the lock for its Listener, "default" by default. Use few: metrics keep each as long as the program
+// runs.
+func Class(class string) Option {
+	return option("Class", func(s *settings) error {
+		s.class = class
+		return nil
+	})
+}
+
 // AnswerWithin sets the server's time to answer, 3 s by default; waiting for a lock does not count. Of a Client.
 func AnswerWithin(limit time.Duration) Option {
 	return option("AnswerWithin", func(s *settings) error {
@@ -173,7 +195,10 @@ func (s settings) withTry(options []Option) (settings, error) {
 
 // defaults are the settings of a Client without options.
 func defaults() settings {
-	return settings{ttl: ttlDefault, autoExtend: true, maxHold: maxHoldDefault, answerWithin: answerDefault, logger: slog.Default()}
+	return settings{
+		ttl: ttlDefault, autoExtend: true, maxHold: maxHoldDefault, answerWithin: answerDefault, logger: slog.Default(),
+		listener: silent{}, class: "default",
+	}
 }
 
 func checkTTL(ttl time.Duration) error {
