@@ -91,7 +91,7 @@ pub struct Holders {
     pub(super) entry: DeadlineEntry,
 }
 
-/// Creates a lock without holders, which [`Holders::join`] then adds.
+/// Creates a lock without holders, which `Holders::join` then adds.
 impl Default for Holders {
     fn default() -> Self {
         Self {
