@@ -30,6 +30,7 @@ mod limits;
 mod lost_at_once;
 mod misconfigured;
 mod modes;
+mod pool;
 mod proxy;
 mod reconnecting;
 mod reviewed;

@@ -40,18 +40,19 @@ def write(lock: Lock, job: str, *command: str) -> object:
 
 
 def do(lock: Lock, job: str, is_slow: bool) -> None:
-    row = f"row:{job}"
+    # Behind an agent the token may rise later.
+    row, token = f"row:{job}", lock.token
     # This shuts out all earlier holders.
     last = write(lock, job, "LINDEX", row, "-1")
     if not str(last).endswith("done"):
-        write(lock, job, "RPUSH", row, f"{lock.token} begun")
+        write(lock, job, "RPUSH", row, f"{token} begun")
         if is_slow:
             table.sadd("open", job)
             while not str(table.lindex(row, -1)).endswith("done"):
                 time.sleep(0.005)
         else:
             time.sleep(WORK)
-        write(lock, job, "RPUSH", row, f"{lock.token} done")
+        write(lock, job, "RPUSH", row, f"{token} done")
     table.srem("open", job)
 
 

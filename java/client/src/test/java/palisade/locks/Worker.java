@@ -91,17 +91,19 @@ final class Worker {
     }
 
     private void doJob(LockHandle lock, String job, boolean isSlow) throws InterruptedException, Refused {
+        // Behind an agent it may rise later.
+        long token = lock.token();
         // This shuts out all earlier holders.
         Object last = pass(lock, job, "LINDEX", "-1");
         if (last == null || !last.toString().endsWith("done")) {
-            pass(lock, job, "RPUSH", lock.token() + " begun");
+            pass(lock, job, "RPUSH", token + " begun");
             if (isSlow) {
                 data.sadd(OPEN, job);
                 Server.eventually("another worker does " + job, () -> data.lindex(row(job), -1).endsWith("done"));
             } else {
                 Thread.sleep(WORK_MS);
             }
-            pass(lock, job, "RPUSH", lock.token() + " done");
+            pass(lock, job, "RPUSH", token + " done");
         }
         data.srem(OPEN, job);
     }
