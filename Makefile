@@ -599,6 +599,7 @@ setup-dist: setup
 # What checks packages before a release: pinned in packaging/release, installed nowhere else.
 RELEASE_TOOLS := $(CURDIR)/target/release-tools
 CARGO_DENY := 0.20.2
+CARGO_SEMVER_CHECKS := 0.51.0
 
 .PHONY: release-check
 release-check: setup-release ## Pack every crate, the packages for Node.js and Python, and have them checked; publishes nothing: minutes. QUICK=1: compile no crate
@@ -612,6 +613,10 @@ setup-release: setup setup-node
 	@$(RELEASE_TOOLS)/bin/cargo-deny --version 2>/dev/null | grep -q "$(CARGO_DENY)" || { \
 	  echo "Installing cargo-deny $(CARGO_DENY): that takes minutes"; \
 	  cargo install --quiet --locked --root $(RELEASE_TOOLS) --version $(CARGO_DENY) cargo-deny; \
+	}
+	@$(RELEASE_TOOLS)/bin/cargo-semver-checks semver-checks --version 2>/dev/null | grep -q "$(CARGO_SEMVER_CHECKS)" || { \
+	  echo "Installing cargo-semver-checks $(CARGO_SEMVER_CHECKS): that takes ten minutes"; \
+	  cargo install --quiet --locked --root $(RELEASE_TOOLS) --version $(CARGO_SEMVER_CHECKS) cargo-semver-checks; \
 	}
 	@if ! cmp --silent packaging/release/requirements.txt $(RELEASE_TOOLS)/python/requirements.txt; then \
 	  echo "Installing with pip: $$(paste -sd ' ' packaging/release/requirements.txt)"; \
