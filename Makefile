@@ -565,7 +565,11 @@ dist: build setup-dist ## Pack the module, the program, man pages and completion
 test-dist: dist setup-debian ## Install what dist packed into a fresh Debian, start a server as its unit does, lock, restart, purge: a minute (root)
 	@$(AS_ROOT) packaging/test-dist "$(CLI)"
 
-# What installs packages.
+.PHONY: test-container
+test-container: setup-containers ## Build the image and use it: locks over a restart, five servers and an agent of packaging/compose.yaml: minutes (root)
+	@$(AS_ROOT) packaging/test-container
+
+# What installs packages and starts containers.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo --preserve-env=PATH,HOME)
 
 .PHONY: setup-debian
@@ -573,6 +577,17 @@ setup-debian: setup
 	@missing=(); \
 	command -v mmdebstrap >/dev/null || missing+=(mmdebstrap); \
 	command -v lintian >/dev/null || missing+=(lintian); \
+	$(INSTALL_MISSING)
+
+.PHONY: setup-containers
+setup-containers: setup-debian
+	@missing=(); \
+	command -v podman >/dev/null || missing+=(podman); \
+	command -v podman-compose >/dev/null || missing+=(podman-compose); \
+	command -v runc >/dev/null || missing+=(runc); \
+	[ -x /usr/lib/podman/netavark ] || missing+=(netavark); \
+	[ -x /usr/lib/podman/aardvark-dns ] || missing+=(aardvark-dns); \
+	[ -x /usr/sbin/iptables ] || missing+=(iptables); \
 	$(INSTALL_MISSING)
 
 .PHONY: licences
