@@ -16,9 +16,10 @@ use super::{gates, listeners, pass, watchers};
 use crate::ffi::{Context, KeyName, LockKey, OtherType, TimerId, put_together};
 use crate::{clock, state};
 
-/// The length of a slice of work, during which the server serves no clients, in microseconds. A slice takes as long as
-/// the server served clients since the last one, but within these bounds. The lower bound is less than a request over
-/// the loopback takes. A slice ends when the clock is read for the first time after that.
+/// The bounds of a slice's length, in microseconds. During a slice of work the server serves no clients. A slice is as
+/// long as the server served clients since the last one, within these bounds. The lower bound is less than a request
+/// over the loopback takes. The clock is read after each piece of work, so the piece that reaches the length is the
+/// last.
 const SLICE_US: RangeInclusive<u64> = 25..=500;
 
 /// If the timer is late by this, in microseconds, the cron takes over. A timer is so late after a step of the wall

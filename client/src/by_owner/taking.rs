@@ -30,7 +30,8 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// Longest pause between searches, except while waiting for nodes.
 const AGAIN_MOST: Duration = Duration::from_secs(1);
 
-/// Time after its arrival during which a request without a wait tries again if the nodes disagree.
+/// The time for which a request without a wait searches the nodes for a lock of its owner while they disagree, counted from the
+/// request's arrival.
 const LOOKED_FOR: Duration = Duration::from_millis(200);
 
 /// The parameters of an acquisition.

@@ -285,7 +285,8 @@ impl Ledger {
         self.outstanding.lead(skew_ms, now);
     }
 
-    /// Notes that an operator lifts the guard: of earlier leases only those count that the node itself granted or saw.
+    /// Notes that an operator lifts the guard. The outstanding ttl then covers only leases that the node itself granted
+    /// or saw, not those that it may have forgotten.
     pub fn lift(&mut self, skew_ms: u32, now: BootTime) {
         self.lifted = now;
         self.outstanding.lift(skew_ms, now);

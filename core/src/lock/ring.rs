@@ -33,7 +33,7 @@ impl Page {
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     pages: Box<[Option<Box<Page>>; PAGES]>,
-    /// A bit for each page that has a number.
+    /// A bit for each page: 1 if any of its moments has a number.
     set: [u64; PAGES / 64],
 }
 

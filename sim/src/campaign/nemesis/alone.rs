@@ -38,7 +38,7 @@ pub trait Change: Copy + Send + Sync + 'static {
     /// Returns the durability of a new server that is to be changed.
     fn durability(self, dice: &mut Dice) -> Durability;
 
-    /// Makes the change to the server named `who`.
+    /// Causes this fault on one server, `machine`, named `who`.
     fn run(self, world: &World, who: &str, machine: &mut Machine, dice: &mut Dice) -> impl Future<Output = ()> + Send;
 }
 
