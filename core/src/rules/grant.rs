@@ -38,7 +38,7 @@ pub(crate) fn grant(
         let past = match mode {
             Mode::Exclusive => Past::default(),
             // A reader's token need not be larger than those of earlier readers.
-            Mode::Shared => Past { last: node.tokens.last_ordered(key.name), ..node.past(key) },
+            Mode::Shared => Past { last: node.tokens.last_ordered(key.name), swaps: node.swaps },
             Mode::Permit(_) => node.past(key),
         };
         let token = match mode {
