@@ -13,6 +13,9 @@ use crate::server::shares_stripe;
 /// Microseconds in a millisecond.
 const MS: u64 = 1_000;
 
+/// The longest time for which tokens are ahead of the clock after a lost state file and a crash, in microseconds.
+const TOKENS_AHEAD_US: TimeUs = 12_000_000;
+
 /// The largest error of a clock's rate, in parts per million; two clocks differ by less than 1 %.
 pub(super) const DRIFT_PPM: i64 = 4_950;
 
@@ -131,13 +134,19 @@ impl Plan {
         let stepped = self.faults.iter().any(|fault| matches!(fault.kind, Kind::NodeClockStep { .. }));
         let apart = stepped || apart_us > i64::from(self.skew_ms) * MS as i64;
         match fault.kind {
-            Kind::NewDisk { .. }
-            | Kind::OlderFiles { .. }
-            | Kind::OtherStateFile { .. }
-            | Kind::SlotGivenAway { .. } => apart,
+            Kind::NewDisk { .. } | Kind::OlderFiles { .. } | Kind::OtherStateFile { .. } => apart,
+            Kind::SlotGivenAway { .. } => apart || self.tokens_run_ahead(fault.at),
             Kind::Failover { .. } => apart && self.nodes.len() > 1,
             _ => false,
         }
+    }
+
+    /// Returns true if tokens may be far ahead of the clock at `at`, because a node lost its state file before. It starts
+    /// about five seconds ahead, other nodes follow, and one that then crashes starts above the five seconds that it
+    /// had reserved.
+    fn tokens_run_ahead(&self, at: TimeUs) -> bool {
+        let loses_file = |kind: &Kind| matches!(kind, Kind::NewDisk { .. } | Kind::OtherStateFile { .. });
+        self.faults.iter().any(|fault| loses_file(&fault.kind) && (fault.at..fault.at + TOKENS_AHEAD_US).contains(&at))
     }
 
     /// Returns true if the network loses and delays nothing, an answer takes a small part of a lease, and holders
