@@ -297,7 +297,7 @@ impl Guard {
     /// # }
     /// ```
     pub fn is_lost(&self) -> bool {
-        self.shared.ended.why().is_some() || !self.is_valid()
+        self.shared.ended.borrow().is_some() || !self.is_valid()
     }
 
     /// Returns the nodes' failures in the last round of extension, if that round did not extend the lock.
@@ -324,7 +324,10 @@ impl Guard {
     /// # }
     /// ```
     pub async fn lost(&self) -> Loss {
-        self.shared.ended.wait().await.clone()
+        let mut ended = self.shared.ended.subscribe();
+        // The sender lives in `self`, so this cannot fail.
+        let loss = ended.wait_for(Option::is_some).await.ok().and_then(|loss| loss.clone());
+        loss.unwrap_or(Loss::Closed)
     }
 
     /// Releases the lock, or one of its holds, and returns the outcome as soon as a majority has answered. The other
@@ -387,7 +390,7 @@ impl Guard {
     }
 
     fn ended(&self) -> Released {
-        match self.shared.ended.why() {
+        match *self.shared.ended.borrow() {
             Some(Loss::Released) => Released::Released,
             _ => Released::AlreadyExpired,
         }

@@ -124,12 +124,7 @@ impl Calls {
 
     /// Returns the next answer; `None` if nothing is outstanding.
     pub async fn next(&mut self) -> Option<Reply> {
-        let reply = poll_fn(|context| self.poll_next(context)).await;
-        if self.is_empty() {
-            // A lock may be held for long without another call.
-            (self.last, self.inbox, self.sent) = (None, None, vec![]);
-        }
-        reply
+        poll_fn(|context| self.poll_next(context)).await
     }
 
     /// Returns whether no call is outstanding.

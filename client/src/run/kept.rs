@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use palisade_quorum::BootTime;
+use tokio::sync::watch;
 
 use crate::Loss;
-use crate::run::end::End;
 use crate::values::clock;
 use crate::values::shown_key::ShownKey;
 
@@ -39,12 +39,13 @@ impl fmt::Display for SessionEnd {
 pub struct SessionLife {
     /// The moment from which all locks of the session count their rounds of extension.
     began: BootTime,
-    ended: End<SessionEnd>,
+    /// The reason why the session is over; `None` while it is not.
+    ended: watch::Sender<Option<SessionEnd>>,
 }
 
 impl SessionLife {
     pub fn begin() -> Self {
-        Self { began: clock::boot_now(), ended: End::default() }
+        Self { began: clock::boot_now(), ended: watch::Sender::new(None) }
     }
 
     /// Returns the moment from which all locks of the session count their rounds of extension.
@@ -61,20 +62,23 @@ impl SessionLife {
 
     /// Ends the session, unless it was over before.
     pub fn end(&self, end: SessionEnd) {
-        self.ended.come(end);
+        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(end).is_none());
     }
 
     pub fn ended(&self) -> Option<SessionEnd> {
-        self.ended.why().cloned()
+        self.ended.borrow().clone()
     }
 
     pub fn is_over(&self) -> bool {
-        self.ended.why().is_some()
+        self.ended.borrow().is_some()
     }
 
     /// Waits until the session is over.
     pub async fn done(&self) -> SessionEnd {
-        self.ended.wait().await.clone()
+        let mut ended = self.ended.subscribe();
+        // The sender lives in `self`, so this cannot fail.
+        let end = ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
+        end.unwrap_or(SessionEnd::Closed)
     }
 
     /// Waits until the session is over; never returns if there is no session.

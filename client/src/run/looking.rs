@@ -72,7 +72,7 @@ struct At {
 
 impl Looking {
     /// Begins to check a lock held since `since`; `None` if the options or the length of its lease exclude that.
-    pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, checked: Checked, since: Instant) -> Option<Box<Self>> {
+    pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, checked: Checked, since: Instant) -> Option<Self> {
         if !checked.told_at_once || checked.ttl_ms < LEASE_LEAST_MS {
             return None;
         }
@@ -80,7 +80,7 @@ impl Looking {
         let at = vec![At { next: Some(begins), ..At::default() }; nodes.len()];
         let looks = FuturesUnordered::new();
         let (nodes, lease, given) = (Arc::clone(nodes), Arc::clone(lease), checked.extending);
-        Some(Box::new(Self { nodes, lease, given, tracking: None, begins, at, looks }))
+        Some(Self { nodes, lease, given, tracking: None, begins, at, looks })
     }
 
     /// Plans a check of `node`, after this client changed the lock there: such changes are not reported, and end the
@@ -111,9 +111,9 @@ impl Looking {
     }
 
     /// Waits for a missing lock, as [`Self::missing`]; never returns if there are no checks.
-    pub async fn goes_on(this: &mut Option<Box<Self>>, held: &Held) -> Missing {
+    pub async fn goes_on(this: &mut Option<Self>, held: &Held) -> Missing {
         match this {
-            Some(this) => Box::pin(this.missing(held)).await,
+            Some(this) => this.missing(held).await,
             None => std::future::pending().await,
         }
     }

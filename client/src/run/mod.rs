@@ -4,7 +4,6 @@
 pub mod attempt;
 pub mod checked;
 pub mod choosing;
-pub mod end;
 pub mod give_back;
 pub mod kept;
 pub mod limit;
