@@ -19,46 +19,21 @@ import net.javacrumbs.shedlock.core.LockExtender;
 import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
 import net.javacrumbs.shedlock.support.KeepAliveLockProvider;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import palisade.locks.LockLostException;
-import palisade.locks.Node;
-import palisade.locks.Palisade;
 import palisade.locks.Server;
+import palisade.locks.TwoPrograms;
 
 /** What ShedLock demands of each provider, on a real server. */
-class PalisadeLockProviderTest {
+class PalisadeLockProviderTest extends TwoPrograms {
 
     private static final Duration LONG = Duration.ofMinutes(10);
 
     private static final String PREFIX = "job-lock:test:";
 
-    private static Node node;
-
-    private static Palisade here;
-
-    private static Palisade there;
-
-    private final String name = Server.newKey();
-
     private final PalisadeLockProvider provider = new PalisadeLockProvider(here, PREFIX);
 
     private final PalisadeLockProvider other = new PalisadeLockProvider(there, PREFIX);
-
-    @BeforeAll
-    static void start() {
-        node = Node.start();
-        here = Palisade.open(node.url());
-        there = Palisade.open(node.url());
-    }
-
-    @AfterAll
-    static void end() {
-        here.close();
-        there.close();
-        node.close();
-    }
 
     private LockConfiguration of(Duration most, Duration least) {
         return new LockConfiguration(Instant.now(), name, most, least);

@@ -15,48 +15,23 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.springframework.integration.leader.Context;
 import org.springframework.integration.leader.DefaultCandidate;
 import org.springframework.integration.support.leader.LockRegistryLeaderInitiator;
 import palisade.locks.LockHandle;
 import palisade.locks.LockLostException;
-import palisade.locks.Node;
-import palisade.locks.Palisade;
 import palisade.locks.Server;
+import palisade.locks.TwoPrograms;
 
 /** What Spring Integration demands of its registries, on a real server. */
-class PalisadeLockRegistryTest {
+class PalisadeLockRegistryTest extends TwoPrograms {
 
     private static final String PREFIX = "registry:";
-
-    private static Node node;
-
-    private static Palisade here;
-
-    private static Palisade there;
-
-    private final String name = Server.newKey();
 
     private final PalisadeLockRegistry registry = new PalisadeLockRegistry(here, PREFIX);
 
     private final PalisadeLockRegistry other = new PalisadeLockRegistry(there, PREFIX);
-
-    @BeforeAll
-    static void start() {
-        node = Node.start();
-        here = Palisade.open(node.url());
-        there = Palisade.open(node.url());
-    }
-
-    @AfterAll
-    static void end() {
-        here.close();
-        there.close();
-        node.close();
-    }
 
     @Test
     void aThreadAcquiresALockAgain() {
