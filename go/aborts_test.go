@@ -198,6 +198,31 @@ func TestCloseReleasesAndEndsWaits(t *testing.T) {
 	client.Close()
 }
 
+func TestCloseLeavesNothingOfItsWaits(t *testing.T) {
+	t.Parallel()
+	server := servers.Node(t)
+	client, key := open(t, server.URL, locks.TTL(time.Minute)), servers.Key()
+	must(t)(client.Lock(ctx, key))
+	const waits = 50
+	ended := make(chan error, waits)
+	for range waits {
+		go func() {
+			_, err := client.Lock(ctx, key)
+			ended <- err
+		}()
+	}
+	server.AwaitWaiters(t, key, waits)
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if holders, waiters := server.Info(key, "holders"), server.Info(key, "waiters"); holders != 0 || waiters != 0 {
+		t.Fatal(holders, waiters)
+	}
+	for range waits {
+		is(t, <-ended, locks.ErrClosed)
+	}
+}
+
 // commandCalls returns how often the server has executed a command.
 func commandCalls(t *testing.T, server *servers.Server, command string) int {
 	t.Helper()

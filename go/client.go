@@ -192,6 +192,8 @@ func (c *Client) takeIn(ctx context.Context, flow *flow, key string, mode mode, 
 	if holder == "" {
 		holder = flow.id
 	}
+	// Close waits for this: a grant, or a place in the queue, must be given back before the connections are closed.
+	defer c.connections.startWork()()
 	grant, err := c.acquire(ctx, wanted{acquisition: acquired, mode: mode, note: noted(note, holder), wait: s.wait, waits: s.waits})
 	if err != nil {
 		return nil, err

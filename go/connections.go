@@ -24,11 +24,11 @@ type connections struct {
 
 	mu       sync.Mutex
 	isClosed bool
-	// background is the number of tasks in the background, and quiet tells that it has become 0.
-	background int
-	quiet      *sync.Cond
-	idle       []*connection
-	waiting    map[*connection]bool
+	// underWay is the number of tasks that end waits for, and quiet tells that it has become 0.
+	underWay int
+	quiet    *sync.Cond
+	idle     []*connection
+	waiting  map[*connection]bool
 	// watches is the number of watched locks.
 	watches int
 	isAgent *bool
@@ -188,25 +188,33 @@ func (c *connections) askIfAgent() (bool, error) {
 
 // inBackground runs work that end waits for.
 func (c *connections) inBackground(work func()) {
-	c.mu.Lock()
-	c.background++
-	c.mu.Unlock()
+	done := c.startWork()
 	go func() {
+		defer done()
 		work()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.background--; c.background == 0 {
-			c.quiet.Broadcast()
-		}
 	}()
 }
 
-// end announces the end, waits for the work in the background, and closes all connections.
+// startWork makes end wait until done is called.
+func (c *connections) startWork() (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.underWay++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.underWay--; c.underWay == 0 {
+			c.quiet.Broadcast()
+		}
+	}
+}
+
+// end announces the end, waits for acquisitions and for the work in the background, and closes all connections.
 func (c *connections) end() error {
 	c.close(ErrClosed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.background > 0 {
+	for c.underWay > 0 {
 		c.quiet.Wait()
 	}
 	c.isClosed = true
