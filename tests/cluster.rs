@@ -23,8 +23,8 @@ fn migrate(source: &Member, target: &Member) {
     assert_eq!(source.client().say(&line), text("OK"));
 }
 
-/// Makes `from` begin to migrate these slots, each with its keys in one step, as a separate job. Returns `false` if
-/// this server cannot.
+/// Makes `from` begin to migrate these slots. Each slot has a job of its own, which moves the slot and its keys in one
+/// step. Returns `false` if this server cannot do that.
 fn migrate_slots(from: &Member, slots: &[i64], to: &Member) -> bool {
     let jobs: String = slots.iter().map(|slot| format!(" SLOTSRANGE {slot} {slot} NODE {}", to.id)).collect();
     match from.client().say(&format!("CLUSTER MIGRATESLOTS{jobs}")) {

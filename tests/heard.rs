@@ -5,7 +5,7 @@ use crate::harness::{Client, Reply, Server, Setup, cluster, error, int, null, pa
 
 const NAME: &str = "drawn-at-random-1";
 
-/// Returns a connection that listens but does not wait for news now, and its id.
+/// Returns a listener's connection, on which no LOCK.HEAR waits, and the connection's id.
 fn listener(server: &Server) -> (Client, i64) {
     let mut client = server.client();
     let id = client.say("CLIENT ID").as_int();

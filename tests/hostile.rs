@@ -82,7 +82,7 @@ fn learn(source: &mut Source, command: &Command, reply: &Reply) {
     }
 }
 
-/// Sends bytes that are not commands, some of them nearly.
+/// Sends damaged commands: some bytes are random, and the end may be missing.
 fn disturb(server: &Server, mut random: StdRng, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let mut stream = UnixStream::connect(server.socket()).unwrap();

@@ -25,7 +25,7 @@ const BATCH: usize = 1_000;
 /// seconds, for answers after 5.
 const IDLE: Duration = Duration::from_secs(7);
 
-/// A way to wait, over a connection per waiter except for the last.
+/// A way to wait. Each waiter has its own connection, except in the last way, where a listener's connection serves all.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Does not wait: the client has sent one request and received the answer.

@@ -65,7 +65,7 @@ pub const NATIVE: [&str; 2] = ["SET NX PX + DELIFEQ", "SET NX PX + DELEX IFEQ"];
 pub const OURS: &str = "ACQUIRE + RELEASE";
 /// Palisade's two commands while one client waits for another lock of the node.
 pub const OURS_BESIDE_WAITER: &str = "ACQUIRE + RELEASE beside one waiter for another lock";
-/// Palisade's two commands as clients of several nodes send them, with a token that the node takes.
+/// Palisade's two commands as clients of several nodes send them: with a proposal, which the node accepts.
 pub const OURS_WITH_FENCE: &str = "ACQUIRE FENCE + RELEASE";
 /// A key of the server's own, written and deleted.
 pub const SET_AND_DEL: &str = "SET + DEL";

@@ -122,8 +122,8 @@ impl Renewal {
         self.kept.since
     }
 
-    /// Returns the length of the renewal at `now` of a lease that ends at `deadline`. `None` if KEEPALIVE asked for no
-    /// more time than the lease already has.
+    /// Returns the new length of a lease that ends at `deadline` if the node renews it at `now`. `None` if the lease
+    /// already lasts as long as KEEPALIVE asked for.
     pub(crate) fn ttl(&self, deadline: BootTime, now: BootTime) -> Option<Ttl> {
         let KeptLease { ttl, until, .. } = self.kept;
         if until.ms_since(deadline) == 0 {

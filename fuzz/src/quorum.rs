@@ -288,7 +288,8 @@ impl World {
         }
     }
 
-    /// Checks that a majority of servers has acknowledged at least `token`. Each node counts as one of its servers.
+    /// Checks that a majority of the nodes, and of the different servers behind them, has acknowledged at least
+    /// `token`.
     fn covered(&self, token: Token) {
         let yes = || self.acknowledged.iter().filter(|(_, known)| **known >= token).map(|(seat, _)| *seat);
         let nodes: BTreeSet<usize> = yes().map(|(node, _)| node).collect();

@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// Returns true if a lease of the present lock ended so short a time ago that the background may not have noticed.
+    /// Returns true if a lease of the present lock ended so recently that the timer may not have handled it yet.
     fn has_just_ended(&self, place: Place) -> bool {
         let end = self.locks.get(&place).map(Lock::next_end).filter(|end| self.boot > *end);
         end.is_some_and(|end| self.boot.us_since(end) <= Deadlines::LATE_US)

@@ -39,7 +39,7 @@ const FAR_MS: u64 = 60_000;
 pub enum Timer {
     /// Due work is done before the next command.
     Due,
-    /// Due work is done, but the most clients for one pass of the event loop were answered already.
+    /// Due work is done that answers no client: this pass of the event loop has answered as many clients as it may.
     AnswersNobody,
     /// Due work is done later: commands come first.
     Late,

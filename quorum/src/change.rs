@@ -17,9 +17,9 @@ pub struct Change {
     earlier: Option<Ballot>,
     is_accepting: bool,
     floor: u64,
-    /// The ids of the members that agreed in this stage, by index. The other list: which members refused or did not
-    /// answer.
+    /// The ids of the members that agreed in this stage, by index.
     yes: Vec<Option<u128>>,
+    /// For each member, by index, true if it refused or did not answer in this stage.
     no: Vec<bool>,
 }
 

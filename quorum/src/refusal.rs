@@ -234,8 +234,8 @@ impl Refusal {
         }
     }
 
-    /// Returns this refusal with `option` as the name of the argument whose value was refused. For commands that take
-    /// such a value as an option.
+    /// Returns this refusal with `option` as the name of the argument whose value was refused. Commands that take such
+    /// a value as an option use this.
     #[cold]
     pub fn of_option(self, option: &'static str) -> Self {
         match self {

@@ -72,8 +72,8 @@ pub fn tell_all() {
     }
 }
 
-/// Answers the listener whose time ended first, if it is over, that there is no news. Returns false if no listener's
-/// time is over.
+/// Answers that there is no news to the listener whose time to wait ended first. Returns false if no listener's time is
+/// over.
 pub fn time_out(now: BootTime) -> bool {
     let Some(id) = state::with(|node| node.listeners_mut().take_timed_out(now)) else { return false };
     parked::answer(id, |_| Ok(list(vec![])));

@@ -172,7 +172,7 @@ impl<'a> Inner<'a> {
 pub struct CommandRules(AtomicPtr<raw::RedisModuleUser>);
 
 impl CommandRules {
-    /// Creates rules that permit nothing.
+    /// Creates rules that permit no command.
     pub const fn new() -> Self {
         Self(AtomicPtr::new(null_mut()))
     }

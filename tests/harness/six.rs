@@ -87,7 +87,8 @@ fn common(setup: Setup) -> Setup {
     setup.module_arguments(&["max-ttl", &max_ttl, "max-clock-skew", "1000"]).option("repl-diskless-sync-delay", "0")
 }
 
-/// Returns the setup of each of the six servers, in which no server is considered dead.
+/// Returns the setup of each of the six servers. `cluster-node-timeout` has its long default, so a slow server does not
+/// count as dead.
 pub fn patient(setup: Setup) -> Setup {
     common(setup)
 }

@@ -18,7 +18,7 @@ use crate::server::{Server, cpu_of_process};
 /// The time for which the server's CPU time is measured while all wait.
 const WAITING: Duration = Duration::from_millis(500);
 
-/// The time after which all clients have tried once, for ways of waiting that the server does not show.
+/// The time after which every client has tried once. It is used if the server does not show how many clients wait.
 const SETTLED: Duration = Duration::from_millis(500);
 
 /// The share of a CPU below which etcd has set up its waiters.

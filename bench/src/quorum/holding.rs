@@ -32,7 +32,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The name of the client's thread.
 const THREAD: &str = "palisade";
 
-/// Measures on `nodes`, for two rounds of each number. Returns table and budgets.
+/// Measures on `nodes` with each number of held locks, while each lock is extended twice. Returns the table and the
+/// budgets.
 pub async fn measure(nodes: &[Server]) -> (Table, Vec<Budget>) {
     let mut table = Table::new("holding", format!("Locks held by one client, leases of 10 s, {NODES} nodes"))
         .numbers("locks", "", 0)

@@ -50,7 +50,8 @@ pub async fn check(node: &Server, whose: &RightsSubject<'_>) -> Option<Finding> 
     Some(Finding::new(Change, node.name(), text, format!("ACL SETUSER {shown} -@all +lock.gate")))
 }
 
-/// Returns the commands that may change data or rules, and that the user may run on this key, or without a key on any.
+/// Returns the commands by which the user can change data or permissions with this key, or with any key if `key` is
+/// `None`.
 async fn ways(link: &mut ServerLink, user: &str, key: Option<&[u8]>) -> Result<Vec<String>, Why> {
     let list = cmd("COMMAND").arg("LIST").arg("FILTERBY").arg("ACLCAT").arg("write").take();
     let listed = link.ask(&list).await?;

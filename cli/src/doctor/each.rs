@@ -126,7 +126,7 @@ fn alone(patient: &Patient, found: &mut Findings<'_>) {
     }
 }
 
-/// Checks a master with a replica that can take over.
+/// Checks a server of a cluster or behind Sentinels, which has to be a master that a replica can replace.
 fn replaceable(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     if view.role != "master" {

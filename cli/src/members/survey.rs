@@ -127,8 +127,8 @@ impl Survey {
         rows
     }
 
-    /// Returns another name of the server at `address`, if that has precedence: its address as a member, or earlier in
-    /// the list.
+    /// Returns the preferred name of the server at `address`, if it is another one: its address as a member, otherwise
+    /// its first address in the list.
     pub fn first_name(&self, address: &str) -> Option<&str> {
         let id = |told: &SurveyedServer| told.said.as_ref().ok().map(|knows| knows.id);
         let at_address = self.told.iter().find(|told| told.address == address).and_then(id)?;

@@ -106,7 +106,8 @@ impl Builder {
         self
     }
 
-    /// Sets the TLS configuration and both credentials at once, for several clients that share them.
+    /// Sets the TLS configuration, the credentials for nodes and those for Sentinels at once, for several clients that
+    /// share them.
     #[doc(hidden)]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;

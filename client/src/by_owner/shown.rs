@@ -30,7 +30,7 @@ pub struct Shown {
 pub struct ShownGrant {
     /// The name of the owner.
     pub owner: Vec<u8>,
-    /// The name on the nodes of the attempt that was granted.
+    /// The owner as the nodes know it: the name of the attempt that was granted.
     pub(crate) attempt: Vec<u8>,
     /// The fencing token: at least the one last reported to its owner. While the nodes' tokens are being raised to a
     /// common one, it is that one.

@@ -220,8 +220,8 @@ async fn watch(
 }
 
 impl ShownGrant {
-    /// Adds what this process knows of its own grant and nodes may not know yet: the validity, and the tokens that the
-    /// owner received.
+    /// Completes this grant, which this process itself holds, by what nodes may not know yet: the validity, and the
+    /// tokens that the owner received.
     fn is_known_as(&mut self, held: &Holding) {
         self.ttl = self.ttl.max(held.guard.valid_for());
         // The owner received this token; a larger one may be on a node whose raise no majority has followed yet.

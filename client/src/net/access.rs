@@ -210,7 +210,7 @@ impl Way {
         &self.name
     }
 
-    /// Returns the way to another server, with the same settings.
+    /// Returns a [`Way`] to the server at this host and port, with the same settings.
     pub fn to(&self, host: &str, port: u16) -> Self {
         let mut way = self.clone();
         way.name = name_of(host, port);
@@ -240,7 +240,7 @@ impl Way {
         if host.contains(':') { format!("[{host}]:{port}") } else { name_of(host, port) }
     }
 
-    /// Returns the way to a member of a set by its address, with the same settings; `None` if the address is invalid.
+    /// Returns a [`Way`] to the member of a set with this address, with the same settings; `None` if it is invalid.
     pub fn to_address(&self, address: &str) -> Option<Self> {
         if let Some(path) = address.strip_prefix(UNIX) {
             let mut way = self.clone();

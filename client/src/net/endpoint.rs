@@ -226,7 +226,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends a request to wait. See [`Node::ask_to_wait`]. A cluster may answer Null before the time is over.
+    /// Sends a request to wait. See [`Node::ask_to_wait`]. From a cluster Null may come before the time is over, if the
+    /// key's slot moved meanwhile.
     pub async fn ask_to_wait(
         &self,
         command: &Cmd,

@@ -18,8 +18,8 @@ use tokio::time::timeout;
 /// Time after which unfinished work of callers moves to the client's thread; it may take up to twice as long.
 const LEFT_AFTER: Duration = Duration::from_millis(20);
 
-/// Number of older pieces of work that are checked whenever another one is left to the thread: those that have ended
-/// are freed.
+/// Number of older pieces of work that are checked whenever a thread leaves another one to the client's thread. Those
+/// that have ended are freed.
 const SPARED: usize = 2;
 
 /// Maximum number of remembered runtimes without I/O.
@@ -213,7 +213,7 @@ impl Home {
         let _ = self.runtime.set(runtime);
     }
 
-    /// Handles work a moment after it was left. Never returns.
+    /// Handles the work that other threads have left to this one, each piece a moment after it came. Never returns.
     pub async fn stay(&self) {
         let mut old = VecDeque::new();
         loop {

@@ -13,7 +13,7 @@ use crate::values::attempt_name::{attempt_of, is_same_request, name_of};
 use crate::values::shown_key::ShownKey;
 use crate::{Holder, Why};
 
-/// Room for the arguments of a command, and for the bytes of those that are not in the lease.
+/// Space reserved for a command: the number of its arguments, and the bytes of those that are not fields of the lease.
 const ARGUMENTS: usize = 12;
 const ARGUMENTS_BYTES: usize = 96;
 

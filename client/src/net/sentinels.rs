@@ -74,7 +74,7 @@ impl Sentinels {
         self.list.iter().map(|sentinel| &sentinel.way)
     }
 
-    /// Returns the settings to connect to the master, as a way whose host and port are replaced.
+    /// Returns a [`Way`] with the settings to connect to the master. Its host and port are placeholders.
     pub fn like(&self) -> &Way {
         &self.like
     }

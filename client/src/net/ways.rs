@@ -43,7 +43,8 @@ impl Ways {
         Some(self.own.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns whether each node is one server, so that the set can change.
+    /// Returns whether each node is a single server. Only then can the set change, because a cluster or a master behind
+    /// Sentinels is no member.
     pub fn can_change(&self) -> bool {
         self.own.is_some()
     }

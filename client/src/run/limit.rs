@@ -45,9 +45,9 @@ pub async fn within<T>(by: Option<Instant>, future: impl Future<Output = T>) -> 
     }
 }
 
-/// Returns the error of an attempt on `key` that began at `began` and was `refused`. If its time was up before the
-/// nodes had answered, their earlier answer `before` counts instead if it is recent. An older one counts, without its
-/// holder, if the nodes answer other requests, so that they are only slow.
+/// Returns the error of an attempt on `key` that began at `began` and ended with `refused`. If its time was up before
+/// the nodes had answered, returns their earlier answer `before` instead, if that is recent. An older one is returned
+/// too, without the holder that it names, if the nodes answered other requests meanwhile: they are only slow.
 pub fn last_word(nodes: &Nodes, key: &[u8], before: Option<LastFailure>, refused: Error, began: Instant) -> Error {
     match before {
         Some(before) if refused.is_cut_short() => match before.fresh() {

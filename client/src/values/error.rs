@@ -27,7 +27,7 @@ struct Inner {
     is_lasting: bool,
     /// True if the time was up before the nodes had answered.
     is_cut_short: bool,
-    /// The last obstacle, if a wait is over.
+    /// The kind of the last refusal, if the caller's time to wait is over.
     in_the_way: Option<ErrorKind>,
 }
 

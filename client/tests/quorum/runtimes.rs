@@ -121,8 +121,8 @@ fn a_runtime_that_is_dropped_with_a_lock() {
     }
 }
 
-/// A runtime that can wait neither for sockets nor for timers acquires locks and reaches limits all the same, since the
-/// client's thread does the waiting.
+/// A runtime that can wait neither for sockets nor for timers still acquires locks, and its waits end at their limits:
+/// the client's thread does the waiting.
 #[test]
 fn a_runtime_without_io() {
     let apart = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

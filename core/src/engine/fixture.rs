@@ -48,7 +48,7 @@ pub struct Key {
     pub told: Vec<u64>,
     /// The ids of watchers whose time ended without a change.
     pub told_nothing: Vec<u64>,
-    /// The number of slices, after the first, that BREAKs have taken.
+    /// The number of slices in which BREAKs of many grants continued. The first slice of a BREAK is not counted.
     pub slices: usize,
 }
 

@@ -77,8 +77,8 @@ impl OutstandingTtl {
         *self = Self { seen_ms: self.seen_ms, ..Self::new(self.ms(now), self.present_ms, skew_ms, now) };
     }
 
-    /// Notes that an operator lifted the guard: nobody holds a lock that the node has forgotten, so only leases that it
-    /// saw count.
+    /// Notes that an operator lifted the guard. Nobody holds a lock that the node has forgotten then, so only leases
+    /// that the node knows count.
     pub fn lift(&mut self, skew_ms: u32, now: BootTime) {
         let ms = self.own_ms(now).min(self.seen_ms);
         *self = Self { seen_ms: self.seen_ms, ..self.anew(ms, skew_ms, now) };

@@ -214,8 +214,8 @@ impl Holders {
         self.phase.get_or_insert_with(|| Phase::new(past.last))
     }
 
-    /// Ensures that no later grant has this token, or a smaller one. (If the phase is unknown, it will begin above all
-    /// tokens anyway.)
+    /// Ensures that no later grant has this token, or a smaller one. (If it is unknown when the lock was last free,
+    /// nothing has to be noted: later lower bounds are above all tokens anyway.)
     pub(super) fn retire(&mut self, token: Token) {
         if let Some(phase) = &mut self.phase {
             phase.granted(Mode::Exclusive, token);

@@ -3,7 +3,7 @@
 //!
 //! A moment is a tick of the wheel, and the number is the place of an entry.
 
-/// The number of moments in the window of a ring.
+/// The number of moments that a ring covers. A moment is a tick of the timing wheel.
 pub(super) const MOMENTS: u64 = (PAGES * PAGE) as u64;
 
 /// The number of pages in a ring. A page is allocated when its first number is set.
@@ -12,7 +12,7 @@ const PAGES: usize = 256;
 /// The number of moments in a page; their numbers take 2 KiB.
 const PAGE: usize = 512;
 
-/// The value of a moment that has no number.
+/// The value that marks a moment without a number.
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]

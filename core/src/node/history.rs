@@ -30,7 +30,7 @@ impl Node {
         }
     }
 
-    /// Counts `count` requests for the lock of `key` that are answered that another owner holds it.
+    /// Counts `count` requests that were answered: another owner holds the lock of `key`.
     pub(crate) fn contended(&mut self, key: Key<'_>, count: u64) {
         self.counters.contended += count;
         self.history.contended(key, count);

@@ -163,7 +163,8 @@ pub(crate) struct Queue {
     unused_turns: u32,
     /// The time for which the queue is postponed. All its requests can wait until then: those that cannot were refused.
     pub(crate) postpone: BootTime,
-    /// If requests that cannot wait until then are still to be refused: the place from which to continue.
+    /// The place from which to continue to refuse requests that cannot wait until `postpone`; `None` if all were
+    /// refused.
     pub(crate) not_told: Option<Place>,
 }
 

@@ -68,7 +68,8 @@ impl StripeCeilings {
         self.above.get(&stripe).map_or(0, |above| above.durable)
     }
 
-    /// Asks for the ceiling `ceiling` for `stripe`; returns whether there is room for it.
+    /// Requests `ceiling` for `stripe`; it counts once it is on the disk. Returns false if there is no room for another
+    /// stripe.
     pub(crate) fn want(&mut self, stripe: u32, ceiling: u64, now: BootTime) -> bool {
         if let Some(above) = self.above.get_mut(&stripe) {
             if ceiling > above.wanted {
@@ -121,8 +122,8 @@ impl StripeCeilings {
         self.above.values().map(|above| above.wanted).filter(|&wanted| wanted <= reach).max().unwrap_or(0)
     }
 
-    /// Removes ceilings that are no longer needed: those that the node's own ceiling has passed, and those that a
-    /// refused request asked for which never came again. `last` returns the highest token of a stripe.
+    /// Removes ceilings that are no longer needed: those that the node's own ceiling has passed, and those of a refused
+    /// request that was not repeated in time. `last` returns the highest token of a stripe.
     pub(crate) fn sweep(&mut self, node_ceiling: u64, last: impl Fn(u32) -> u64, now: BootTime) {
         self.above.retain(|&stripe, above| {
             let unused = last(stripe) <= node_ceiling && now.ms_since(above.since) >= STRIPE_CEILING_UNUSED_MS;

@@ -1,4 +1,5 @@
-//! A lock, written again: grants conflict in pairs, and a token is above those of all earlier grants that conflict.
+//! A second model of a lock, independent of the one in Go: grants conflict in pairs, and a token is above those of all
+//! earlier grants that conflict.
 
 use std::collections::BTreeMap;
 

@@ -29,8 +29,7 @@ pub const LAST_TRY_MS: u32 = 100;
 /// The first and the longest pause after an attempt when another one may soon succeed, in milliseconds.
 const BACK_OFF_MS: (u32, u32) = (2, 1_000);
 
-/// The number of grants in a row that come too late after which the lease counts as too short. For a caller without a
-/// limit.
+/// The number of late grants in a row after which a caller without a limit gives up, because the lease is too short.
 const TOO_LATE_TIMES: u32 = 10;
 
 /// The number of permit numbers that look free which a caller tries before it joins the queues. Numbers can look free

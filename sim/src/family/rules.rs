@@ -17,6 +17,6 @@ pub enum FamilyRule {
     PermitsAboveTheirNumber,
     /// A reader beside a writer that became a reader has a token above the writer's.
     ReadersAboveConverted,
-    /// A grant counts once a majority has a token as large as the largest that a node of it gave.
+    /// A grant counts once all nodes of a majority have a token as large as the largest that one of them issued.
     RaisedToTheLargest,
 }

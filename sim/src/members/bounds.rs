@@ -26,7 +26,7 @@ pub struct Bounds {
     pub(super) without: Option<Rule>,
 }
 
-/// Returns the sound models, each with its subject.
+/// Returns the models with every rule on, each with its subject.
 pub fn sound() -> Vec<Bounded<&'static str>> {
     let three =
         Bounds { versions: vec![vec![0, 1, 2], vec![0, 1, 2, 3], vec![1, 2, 3]], nodes: 4, ..Bounds::default() };

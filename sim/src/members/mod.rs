@@ -14,7 +14,7 @@ pub use rules::broken;
 
 use crate::checker::Bounded;
 
-/// Returns the sound models, each with its subject. Each changer makes `attempts` attempts.
+/// Returns the models with every rule on, each with its subject. Each changer makes `attempts` attempts.
 pub fn sound(attempts: u8) -> Vec<Bounded<&'static str>> {
     bounds::sound().into_iter().chain([agreement::sound(attempts)]).collect()
 }

@@ -27,7 +27,8 @@ pub struct Waits {
     pub id: u64,
     /// The owner that sent the request.
     pub owner: u8,
-    /// The request whose place this one shares: the owner's earliest that was waiting when this one came.
+    /// The id of the request whose place in the queue this one shares: the earliest of the same owner that was waiting
+    /// when this one came.
     pub place: u64,
     /// True if the request's client has disconnected, even if the node has not noticed.
     pub is_gone: bool,

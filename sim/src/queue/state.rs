@@ -58,7 +58,7 @@ impl Default for Bounds {
     }
 }
 
-/// Returns the sound models, each with its subject.
+/// Returns the models with every rule on, each with its subject.
 pub fn sound() -> Vec<Bounded<&'static str>> {
     let all = [
         ("one key, three owners, five commands, one event", Bounds::default()),

@@ -10,7 +10,8 @@ use super::keys::{key_of, name};
 use crate::rules::Rule;
 
 impl Server {
-    /// Does the periodic work, due ten times a second: raises the ceiling of tokens before half of its lead is used up.
+    /// Does the periodic work, due ten times a second. For example, it raises the ceiling of tokens once half of the
+    /// tokens up to it are used up.
     pub fn tick(&mut self, now: Now) {
         self.node.sweep(now.boot);
         if self.node.is_write_due(now) {

@@ -18,7 +18,7 @@ pub struct Setup {
 pub struct Found {
     /// The state file, if there is a readable one.
     pub state: Option<NodeState>,
-    /// The ties between the state file and the data.
+    /// The facts that show whether the data is the data that the state file is about: file identities, stamp, AOF.
     pub ties: Ties,
     /// The locks in the file that the server loads, by key, as records.
     pub locks: Vec<(u32, Vec<u8>)>,

@@ -33,7 +33,7 @@ pub(super) enum ChangerRequest {
     Decided(Members),
 }
 
-/// A node's answer to a program.
+/// A node's answer to a program that changes the set.
 #[derive(Clone, Debug)]
 pub(super) enum Answers {
     /// The latest version that the node knows.

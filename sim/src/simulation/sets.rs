@@ -86,9 +86,10 @@ impl World<'_> {
         }
     }
 
-    /// Returns true if a client may start from names alone. A client that never learned of a version, or a program that
-    /// founds the first one, cannot distinguish a node from another server at its address. So no node may lose its
-    /// state file between the founding and the moment after which every client and program knows a version.
+    /// Returns true if a client may start with addresses alone, without the servers' ids. A client that knows no
+    /// version of the set cannot distinguish a node from another server at its address. Neither can a program that
+    /// founds the first version. So no node may lose its state file between the founding and the moment after which
+    /// every client and program knows a version.
     fn may_go_by_names(&self) -> bool {
         !self.is_id_lost
     }

@@ -39,7 +39,7 @@ pub struct Cluster {
     /// A weak reference to this cluster, for its masters.
     this: Weak<Self>,
     name: String,
-    /// The cluster's index in the list.
+    /// The cluster's index in the client's list of nodes.
     place: usize,
     /// The servers that the user named.
     seeds: Vec<Way>,

@@ -64,7 +64,7 @@ pub struct Line<T> {
 #[derive(Debug)]
 struct Follower {
     runtime: Id,
-    /// The follower's number among all followers of the connection.
+    /// The number of this follower among all that the connection has had.
     number: u64,
     /// Number of the thread's checks since the follower last ran.
     silent: u32,
@@ -142,8 +142,8 @@ impl<T: Waits> Line<T> {
         handle.and_then(Readiness::of).map_err(broken)
     }
 
-    /// Adds a request of a task on the client's thread, or in the runtime `guest`. Returns the right to serve the
-    /// connection if that runtime has to serve it from now on.
+    /// Adds a request of a task in the runtime `guest`; `None` for a task on the client's thread. If that runtime has
+    /// to serve the connection from now on, returns the right to do so.
     ///
     /// # Errors
     /// The connection is no longer usable; returns `waiting`.

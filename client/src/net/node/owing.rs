@@ -52,7 +52,7 @@ impl Node {
         }
     }
 
-    /// Makes pending releases by `release` whenever the node answers. Never returns.
+    /// Sends the pending releases, by calling `release`, whenever the node answers. Never returns.
     pub async fn pay(
         self: Arc<Self>,
         release: impl Fn(Arc<Debt>) -> BoxFuture<'static, Result<Value, Why>> + Send + Sync,

@@ -130,8 +130,8 @@ fn the_answer_of_a_client_that_has_gone_is_dropped() {
     assert_eq!(key.queue(), [b]);
 }
 
-/// A lease is over, and the background has not noticed yet. A new request finds that the first waiting request has the
-/// lock.
+/// A lease is over, but the timer has not handled its end yet. A new request finds that the first waiting request has
+/// the lock.
 #[test]
 fn who_asks_finds_the_lock_of_the_first_in_the_queue() {
     let (mut key, [b]) = Key::with_queue(["b"]);

@@ -32,7 +32,7 @@ pub trait Change: Copy + Send + Sync + 'static {
 
     fn name(self) -> &'static str;
 
-    /// Returns true if this node may be changed now.
+    /// Returns true if this fault may happen to the node now.
     fn may_be_done(self, world: &World, machine: &Machine) -> bool;
 
     /// Returns the durability of a new server that is to be changed.

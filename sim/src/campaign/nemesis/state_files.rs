@@ -33,8 +33,8 @@ impl Change for Between {
         }
     }
 
-    /// Returns true if the state file may be changed now. A node that finds no state file knows tokens only from its
-    /// clock.
+    /// Returns true if the state file may be changed now. A node without its file starts its tokens from its clock
+    /// alone, so every earlier token must be smaller.
     fn may_be_done(self, world: &World, _machine: &Machine) -> bool {
         starts_above_all(world)
     }
