@@ -27,7 +27,7 @@ const ENOUGH: u64 = 10;
 /// The key of the gate.
 const GATE: &str = "{invoices}:gate";
 
-/// The list, in the slot of the gate.
+/// The list to which each write appends its token. It has the slot of the gate.
 const LIST: &str = "{invoices}:landed";
 
 /// The servers with the data, and the outcomes of the writes.

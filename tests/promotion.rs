@@ -140,8 +140,8 @@ fn is_linked(replica: &mut Client) {
     });
 }
 
-/// A full synchronisation does not contain grants that have ended, and what the replica knows is about an earlier
-/// incarnation of its master. Once promoted, it issues no token again.
+/// A full synchronisation brings nothing about grants that have ended, and what the replica knew before is about an
+/// earlier incarnation of its master. Once promoted, the replica still issues no token a second time.
 #[test]
 fn a_replica_that_is_in_step_after_a_full_sync_issues_no_token_again() {
     // The master's periodic message comes every 2 s, and must not be the one that informs the replica.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that all connections may change: a total, or a present number.
+/// A number that all connections may change: a counter, which only grows, or a gauge.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 

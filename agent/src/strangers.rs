@@ -37,8 +37,8 @@ impl Strangers {
         self.by_age().insert(id, Arc::clone(goes));
     }
 
-    /// Removes a connection that keeps its place for good, or has given it up. Returns false if it was no
-    /// longer a stranger.
+    /// Removes a connection, because it has shown that a client uses it, or has ended. Returns false if it was removed
+    /// before.
     pub fn remove(&self, id: u64) -> bool {
         self.by_age().remove(&id).is_some()
     }

@@ -47,8 +47,8 @@ impl Way {
         }
     }
 
-    /// Returns the number of lines of the first answer to each client. It has a token and a wait; or a stream, an entry
-    /// and its fields; or a kind, a channel and a message.
+    /// Returns the number of lines of the first answer to each client. A reader's answer has a token and the time
+    /// waited; one from a stream has the stream, an entry and its fields; a message has a kind, a channel and a text.
     fn lines(self) -> usize {
         match self {
             Self::Readers => 3,

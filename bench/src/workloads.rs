@@ -24,7 +24,7 @@ pub struct Workload {
     /// Commands that run once, before the measurement.
     before: &'static [&'static str],
     commands: &'static [(&'static str, Answer)],
-    /// True if somebody waits for another lock meanwhile.
+    /// True if a client waits for another lock during the measurement.
     beside_waiter: bool,
 }
 

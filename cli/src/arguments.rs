@@ -189,7 +189,7 @@ pub struct Gate {
     /// The number of the permit; `palisade exec --limit` sets it for its command
     #[arg(long, env = "PALISADE_PERMIT", value_name = "N")]
     pub permit: Option<u16>,
-    /// Asks the lock in place of a gate: this grant must be present on that server
+    /// Checks the token with the lock NAME in place of a gate: this grant must be present on the server with the data
     #[arg(long)]
     pub held: bool,
     /// The command and its arguments; without one only the token passes
@@ -318,7 +318,8 @@ pub struct Elect {
     /// Time that a node has to answer [default: a tenth of the ttl, at most 50ms]
     #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
-    /// Time between SIGTERM and SIGKILL, when it no longer leads [default: as much as fits into the ttl, at most 5s]
+    /// Time between SIGTERM and SIGKILL, when this process no longer leads [default: as much as fits into the ttl, at
+    /// most 5s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub grace: Option<Duration>,
     /// The command and its arguments

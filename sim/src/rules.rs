@@ -17,7 +17,7 @@ pub enum Rule {
     GuardLength,
     /// A proposed token, which comes from a client's clock, counts only above what the node issued before.
     ProposalAboveLast,
-    /// An answer counts only while the validity from before it still runs.
+    /// An answer to an extension counts only if it arrives before the validity until then has ended.
     AnswersInTime,
     /// An answer counts for its own round.
     AnswersOfTheirRound,

@@ -1,5 +1,6 @@
-//! The roll-out from another lock in docs/migrate.md: every order in which programs work, are replaced by their next
-//! version, and go back. Both locks are ideal: what is examined is whether two programs have one in common.
+//! Checks the roll-out from another lock in docs/migrate.md. Programs work, are replaced by their next version, and go
+//! back, in every possible order. Both locks are ideal, so only the order can be at fault: no two programs may work at
+//! once, and they must not all wait for each other.
 
 use std::collections::{HashSet, VecDeque};
 

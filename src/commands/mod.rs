@@ -1,5 +1,5 @@
 //! The commands, each with its request, rule, effects and reply; a file has one, or a few similar ones.
-//! `palisade_core::request` declares their arguments, and the table lists them all.
+//! `palisade_core::request` declares their arguments, and [`table`] lists them all.
 
 mod acquire;
 mod break_lock;

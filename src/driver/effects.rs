@@ -73,7 +73,8 @@ pub(super) fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(
     });
 }
 
-/// If nobody receives changes, only counts one for the server. Returns whether that was the case.
+/// Counts one change for the server's `save` points, if there is no AOF and no replica to send it to. Returns whether
+/// it was counted.
 pub(super) fn only_counted(ctx: Context<'_>) -> bool {
     propagation::nobody_listens() && ctx.count_change()
 }

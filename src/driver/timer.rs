@@ -94,7 +94,7 @@ pub fn arm(ctx: Context<'_>) {
     }
 }
 
-/// Takes over if the timer is late, and sets one after a change of role. Called in the server's cron.
+/// Does the due work if the timer is late or, as after a change of role, is not set. Called in the server's cron.
 pub fn look_after(ctx: Context<'_>) {
     let now = clock::boot_now();
     if BUSY.get().is_some_and(|slice| now <= slice.plus_us(STALLED_US)) {

@@ -35,9 +35,9 @@ pub fn tell_soon() {
     TOLD.set(BootTime::default());
 }
 
-/// Has a message sent as soon as possible, because a replica has come, or is about to receive the present data. A timer
-/// sends it, because the handler of an event must not write. If writes are paused when the timer runs, the next tick
-/// sends it.
+/// Sends LOCK.CEILING to the replicas as soon as possible, because a replica has connected, or is about to receive the
+/// present data. A timer sends it, because the handler of an event must not write. If writes are paused when the timer
+/// runs, the next tick sends it.
 pub fn tell_at_once(ctx: Context<'_>) {
     tell_soon();
     ctx.start_timer(0, |ctx| tell_replicas(ctx, clock::now()));

@@ -329,7 +329,7 @@ fn build(command: Option<&str>) {
     }
 }
 
-/// Returns the server as the index names it.
+/// Returns the server's name and version, as the index of docs/clients shows them.
 fn name_and_version(client: &mut Client) -> String {
     let info = client.say("INFO server").as_text();
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));

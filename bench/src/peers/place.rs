@@ -57,8 +57,8 @@ struct Before {
 }
 
 impl Place<'_> {
-    /// Measures `how` among `waiters` waiters: the lock is held for up to `hold_max` each time, and goes round for
-    /// `length`.
+    /// Measures `how` with `waiters` waiters for `length`: the lock passes from one to the next, and each holds it for
+    /// up to `hold_max`.
     pub async fn measure(&mut self, how: &WaitMethod, waiters: usize, hold_max: Duration, length: Duration) -> Turns {
         let key = format!("hand-over-{:016x}", rand::random::<u64>());
         if let WaitMethod::RedisPy { sleep_s } = how {

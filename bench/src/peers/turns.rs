@@ -27,7 +27,8 @@ pub struct Cpu {
 }
 
 impl Turns {
-    /// Merges all rounds, without the turns of each client; `None` if there is no round.
+    /// Merges the results of all rounds; the turns of each client stay those of the first round. `None` if there is no
+    /// round.
     pub fn together(rounds: &[Turns]) -> Option<Turns> {
         let mut all = rounds.first()?.clone();
         for more in &rounds[1..] {

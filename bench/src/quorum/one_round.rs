@@ -30,7 +30,7 @@ const KEYS: u32 = 1_000;
 /// The time for which new nodes are measured: until their tokens follow their clocks, and beyond.
 const FIRST: Duration = Duration::from_secs(15);
 
-/// The rate and skew that the budget is for, and with which new nodes are measured.
+/// The rate (locks per second) and the skew for which there is a budget. New nodes are measured with them, too.
 const BUDGETED_RATE: u64 = 2_000;
 const BUDGETED_SKEW_MS: u64 = 5;
 
@@ -151,7 +151,8 @@ pub async fn follows_its_clock(node: &Server) {
     }
 }
 
-/// Runs the rules' own machine with proposals from clocks that differ. Returns the results for each second.
+/// Takes locks with the state machine of quorum clients ([`Acquire`]), with proposals from clocks that differ. Returns
+/// the results for each second.
 async fn run(nodes: &[Server], taken: Taken, rate: u64, skew_ms: u64, length: Duration) -> Vec<Second> {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {

@@ -38,7 +38,7 @@ fn members(servers: &[Server], list: &[usize]) -> Value {
     run(on(servers, list, "members --json")).json()
 }
 
-/// Returns the standing of each server: its position in the list (0: none) and the words.
+/// Returns, for each server, its position in the list (0 if it is not there) and its standing in words.
 fn standings(servers: &[Server], list: &[usize]) -> Vec<(u64, String)> {
     let rows = members(servers, list)["nodes"].as_array().unwrap().clone();
     let standing = |row: &Value| (row["number"].as_u64().unwrap_or(0), row["standing"].as_str().unwrap().to_owned());

@@ -161,7 +161,8 @@ impl Home {
         }
     }
 
-    /// Takes `unfinished` over if it does not end soon.
+    /// Leaves `unfinished` to the client's thread, which calls [`Unfinished::on_overdue`] if the work does not end
+    /// soon.
     pub fn take_over(&self, unfinished: Weak<dyn Unfinished>) {
         self.leave(Left::Unfinished(unfinished));
     }
@@ -252,7 +253,7 @@ impl Home {
         self.hurried.notify_one();
     }
 
-    /// Ends the thread's work: drops what is left to it, and later work at once.
+    /// Ends the thread's work: drops the work that was left to it, and from now on all work that callers leave.
     pub fn end(&self) {
         let left = {
             let mut queue = self.queue();

@@ -201,8 +201,8 @@ impl Why {
         self
     }
 
-    /// Adds the name of the server, one of several of the node, to a failure that is neither an answer of that server
-    /// nor its silence.
+    /// Adds the server's name to a failure, for a node that has several servers. An answer of the server, or its
+    /// silence, is returned unchanged.
     pub(crate) fn of_server(self, name: &str) -> Self {
         match self {
             Self::Silent => self,

@@ -50,7 +50,7 @@ struct Handed {
     ceiling: u64,
     stripe_change: u64,
     outstanding_ttl_ms: u32,
-    /// The guard in the state last handed out. The number is that of the first state which had this guard.
+    /// The guard in that state, and the number of the first state that had this guard.
     guard: Option<Armed>,
     guard_number: u64,
 }

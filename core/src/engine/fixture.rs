@@ -363,17 +363,18 @@ impl Key {
         self.steps.iter().copied().filter(|step| !matches!(step, Step::Ask(_) | Step::Done(_))).collect()
     }
 
-    /// As the server, answers that the module failed and grants nothing.
+    /// Answers, in the server's place, that the module failed and grants nothing.
     pub fn says_poisoned(question: Question) -> Option<Finding> {
         matches!(question, Question::MayGrant(_)).then_some(Finding::Refused(Refusal::Poisoned))
     }
 
-    /// As the server, answers that the user of the second waiter has lost the permission.
+    /// Answers, in the server's place, that the user of the second waiter has lost the permission.
     pub fn says_second_is_forbidden(question: Question) -> Option<Finding> {
         (question == Question::IsPermitted(WaiterId(2))).then_some(Finding::Refused(Refusal::Forbidden))
     }
 
-    /// As the server, answers that nothing may be granted for now, except to the client of a command.
+    /// Answers, in the server's place, that the node may grant nothing by itself for now. The commands of clients may
+    /// grant.
     pub fn says_not_yet(question: Question) -> Option<Finding> {
         (question == Question::MayGrant(By::Itself)).then_some(Finding::Refused(Refusal::NotYet))
     }

@@ -66,8 +66,8 @@ impl Node {
         self.deadlines.forget(due);
     }
 
-    /// Notes that the lock left `key` without a command of this module. The node looks at its queue and its watchers
-    /// soon, once the command that removed it is done. Returns whether it has a queue or watchers.
+    /// Notes that something other than a command of this module removed the lock from `key`. Once that is done, the
+    /// node looks at the key's queue and watchers. Returns whether the key has a queue or watchers.
     pub fn left(&mut self, key: Key<'_>) -> bool {
         let shared = self.share_name(key);
         let key = Key { name: shared.as_deref().unwrap_or(key.name), ..key };

@@ -26,7 +26,8 @@ pub struct Run<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) stage: Stage,
     pub(super) granted: Option<Box<Lock>>,
-    /// The grant that left a joint lock. In a box, because most requests have none and need no room for one.
+    /// The grant that left a lock which others still hold. In a box, because most requests have none and need no room
+    /// for one.
     pub(super) ended: Option<Box<Grant>>,
     /// The number of grants that this run has removed because their leases are over.
     over: usize,
@@ -51,7 +52,7 @@ pub(super) enum Stage {
     Decides,
     /// The lock passes on, or its queue is served; then the present request gets this answer.
     Passes(Passing, Reply),
-    /// Next, the connection that keeps a lease alive has to be open.
+    /// Next, the driver has to say whether the connection that is to keep the lease alive is open.
     Connection,
     ConnectionSaid,
     /// The grants with this token are removed one after the other. After `left` more of them a later slice continues.

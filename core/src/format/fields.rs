@@ -102,8 +102,8 @@ pub(super) struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// Converts the record to a grant, as it counts `here`. The result is always valid: every field is within its
-    /// bounds, and at most the full ttl is left.
+    /// Converts the record to the grant that it means when it is read as [`Here`] says. The result is always valid:
+    /// every field is within its bounds, and at most the full ttl is left.
     pub fn read(self, Here { arrival, now, .. }: Here) -> Result<Grant, Damaged> {
         let owner = Owner::new(self.owner).map_err(|_| Damaged::Field("owner"))?;
         let note = Note::new(self.note).map_err(|_| Damaged::Field("note"))?;

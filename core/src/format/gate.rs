@@ -13,8 +13,9 @@
 //! A token's bytes: 0 exclusive, 1 shared, 2 permit; the permit's number in two bytes, otherwise 0; the token in seven.
 //! They are in the order of kinds and numbers.
 //!
-//! Within that boot the end is exact. Elsewhere the time that was left when the record was written is left again: a
-//! gate that lasts too long refuses late writers for longer, and one that ends too early does not.
+//! Within that boot the end is exact. After another boot, or on another machine, the gate lasts as long as was left when
+//! the record was written. That can only be too long, which refuses late writers for longer. A gate that ended too early
+//! would let them write.
 
 use palisade_quorum::floors::{Floors, Kind};
 

@@ -258,7 +258,8 @@ impl Entries {
         (self.first_far != u64::MAX).then_some(self.first_far >> (STRETCH_BITS - FAR_BITS))
     }
 
-    /// Moves up to [`NEARED_A_STEP`] entries of the next stretch from the overflow lists to the ring.
+    /// Moves up to [`NEARED_A_STEP`] entries from the overflow lists to the ring, if they are due in the present
+    /// stretch of 67 s or in the next ([`STRETCH_BITS`]).
     fn bring_near(&mut self) {
         for _ in 0..NEARED_A_STEP {
             if self.first_far_stretch().is_none_or(|far| far > (self.from >> STRETCH_BITS) + 1) {

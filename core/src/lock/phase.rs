@@ -34,7 +34,8 @@ pub struct Phase {
 
 impl Phase {
     /// Begins a phase for a lock that was free. `last` is the highest token that its key ever had, or that a reader
-    /// must exceed. If it is unknown when the lock was last free, a phase begins now; that is only stricter.
+    /// must exceed. If it is unknown when the lock was last free, a phase begins now: its lower bounds can only be
+    /// higher than necessary.
     pub fn new(last: u64) -> Self {
         Self { floor: last, numbers: vec![] }
     }

@@ -18,7 +18,7 @@ pub(super) const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 struct Page {
     numbers: [u32; PAGE],
-    /// A bit for each moment of the page whose number is not [`NONE`].
+    /// A bit for each moment (tick) of the page: 1 if the moment has a number.
     set: [u64; PAGE / 64],
 }
 

@@ -205,8 +205,8 @@ impl Listeners {
         client.copied().ok_or(Refusal::NoListener)
     }
 
-    /// Begins a waiting request of `owner` for `key` whose answer is news for this listener, if there is one. Returns
-    /// the request's id.
+    /// Adds a waiting request of `owner` for `key`, whose answer goes to the listener on the connection `client`.
+    /// Returns the request's id; `None` if nobody listens there.
     pub fn begin(&mut self, client: ClientId, key: &[u8], owner: Owner<'_>) -> Option<WaiterId> {
         let listener = self.all.get_mut(&client)?;
         self.last += 1;

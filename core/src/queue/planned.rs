@@ -75,7 +75,7 @@ pub(super) struct Planned<T> {
     /// The ids of entries to check as soon as possible, whatever time they are planned for.
     to_look: Range<u64>,
     last_id: u64,
-    /// The id of the entry that was used last.
+    /// The id of the entry that was used last. The next search tries it first.
     recent: u64,
     #[cfg(test)]
     searches: Searches,

@@ -74,7 +74,7 @@ pub struct State {
 }
 
 impl State {
-    /// Returns whether a grant goes together with all others.
+    /// Returns whether the grant of `op` can be held together with the grants of all other owners.
     fn fits(&self, op: &Op) -> bool {
         self.grants.iter().filter(|(owner, _)| **owner != op.owner).all(|(_, grant)| match (grant.class, op.class) {
             (Class::Permit(held), Class::Permit(asked)) => held != asked && held <= op.limit && asked <= grant.limit,

@@ -21,10 +21,10 @@ const MARGIN: f64 = 150.0;
 const ROW: f64 = 26.0;
 const LANE: f64 = 14.0;
 
-/// The width of a window, in microseconds.
+/// The length of a window in microseconds. A window is a part of the run that is drawn in detail.
 const WINDOW_US: u64 = 12_000_000;
 
-/// The number of windows.
+/// The largest number of windows.
 const WINDOWS: usize = 5;
 
 /// The approximate width of a letter in pixels.

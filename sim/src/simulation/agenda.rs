@@ -22,9 +22,9 @@ pub(super) enum Next {
     Snapshot(usize),
     /// The disk has written a state of this node: of the incarnation and with the number given.
     Written(usize, u32, u64, Box<NodeState>),
-    /// A client takes an action of its own in an acquisition.
+    /// A client does something in an acquisition that it planned for this time, without a message as the cause.
     Wakes(Holder, Wake),
-    /// A client that locks on one node takes an action of its own.
+    /// A client that locks on one node does something that it planned for this time.
     SingleWakes(Holder, SingleWake),
     /// A write reaches the register.
     Writes {
@@ -55,7 +55,7 @@ pub(super) enum Next {
     Ends(usize),
 }
 
-/// An action that a client takes on its own.
+/// An action that a client plans for a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wake {
     Wants,
@@ -74,7 +74,7 @@ pub(super) enum Wake {
     Leaves,
 }
 
-/// An action that a client that locks on one node takes on its own.
+/// An action that a client that locks on one node plans for a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SingleWake {
     Wants,

@@ -93,7 +93,8 @@ impl World<'_> {
         beside.take(client as usize + 1).last().unwrap_or(APART)
     }
 
-    /// Ends the time for which a client held a lock: the holder released the lock, or lost it.
+    /// Records that a client no longer holds a lock, because it released or lost it. A loss is a failure if nothing has
+    /// gone wrong since the grant, and no operator broke the lock.
     pub(super) fn end_holding(&mut self, who: Holder, key: u32, since: TimeUs, lost: bool) -> Result<(), Failure> {
         match (self.is_calm_since(since), lost) {
             (true, true) if self.is_broken_since(key, since) => Ok(()),

@@ -47,7 +47,7 @@ const MISSED_MAX: u32 = 8;
 /// caller's runtime) has to end.
 const IDLE_MAX: u32 = 50;
 
-/// A connection. Its callers wait as `T`.
+/// A connection. A `T` is a caller that waits for the answer to its request.
 ///
 /// It is served by a task in the callers' runtime, its *follower*, or by the client's own thread. With a follower the
 /// thread only checks now and then.

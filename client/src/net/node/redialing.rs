@@ -51,7 +51,7 @@ impl Redialing {
         sleep_until(began + AGAIN).await;
     }
 
-    /// Returns whether there is an attempt that the request can wait for: a running one, or one that it starts.
+    /// Returns whether the request can wait for an attempt to connect: a running one, or one that it starts.
     pub fn request(&self) -> bool {
         let mut dialed = self.dialed();
         let Some(began) = dialed.began else { return false };

@@ -111,7 +111,7 @@ where
     }
 }
 
-/// Serves a connection in the runtime of this task, which has the claim on it.
+/// Serves a connection in the runtime of this task, as long as `claim` gives it the right to.
 pub(super) async fn follow(node: Arc<Node>, link: Link, claim: Claim<Sink>) {
     let serve = async {
         let (line, socket, mut arrived) = (&link.line, link.line.readiness()?, vec![]);

@@ -127,7 +127,7 @@ fn what_need_not_wait_needs_no_room() {
     assert_eq!((key.holders().len(), key.node.load()), (3, Load::NONE));
 }
 
-/// As the server, answers that the user `name` sent the request.
+/// Answers, in the server's place, that the user `name` sent the request.
 fn says_user(question: Question, name: &[u8]) -> Option<Finding> {
     let asker = Asker { user: UserId::of(name), listener: None };
     (question == Question::WhoAsks).then_some(Finding::Asks(asker))

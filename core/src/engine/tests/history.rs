@@ -255,8 +255,8 @@ fn figures_of_a_prefix_are_those_of_its_locks() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// After any steps every grant is in the key, or once in the log. The figures of the prefix equal the node's
-    /// counters.
+    /// After any steps, each grant is either in the key or exactly once in the log. The figures of the key's prefix
+    /// equal the node's counters.
     #[test]
     fn every_grant_ends_once(
         steps in proptest::collection::vec((0_u8..9, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)

@@ -1,5 +1,5 @@
-//! A server that is not a node of the campaign, and that suffers one kind of fault only, so no other fault excuses a
-//! wrong grant. Also the faults, called changes, that happen both to such servers and to nodes.
+//! A server that is not a node of the campaign. It suffers one kind of fault only, so no other fault can be the reason
+//! of a wrong grant. Also the faults that happen to such servers and to nodes ([`Change`]).
 
 use std::sync::Arc;
 

@@ -35,7 +35,7 @@ fn write(exchange: &mut Exchange<Asker>, now: Instant, bytes: usize, server: &mu
     server.extend(output);
 }
 
-/// Returns the answer to each complete ECHO: its number.
+/// Returns the answers to all complete ECHO commands: to each, the number that it sent.
 fn answer(asked: &mut Vec<u8>) -> Vec<u8> {
     let mut answers = vec![];
     while let Ok(Some((Value::Array(command), length))) = frame::first(asked) {
