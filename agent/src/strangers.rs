@@ -32,7 +32,7 @@ impl Strangers {
         self.by_age.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the connection with this number. `goes` makes it leave.
+    /// Adds the connection with this number. The connection leaves when `goes` is notified.
     pub fn add(&self, id: u64, goes: &Arc<Notify>) {
         self.by_age().insert(id, Arc::clone(goes));
     }

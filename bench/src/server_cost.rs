@@ -28,7 +28,7 @@ pub struct Options {
     #[arg(long, default_value_t = 12)]
     aof_rounds: usize,
 
-    /// The length of a turn, in milliseconds.
+    /// The length of a turn, in which one operation is repeated, in milliseconds.
     #[arg(long, default_value_t = 50)]
     turn_ms: u64,
 }

@@ -1,6 +1,6 @@
-//! The server's memory per waiting request. It is compared with a client that is only connected, and with one that
-//! waits for a list with the server's own BLPOP. The last comparison is a client that a module makes the server block
-//! without keeping anything about it (bench/floor).
+//! The server's memory per waiting request. It is compared with three other clients: one that is only connected, one
+//! that waits for a list with the server's own BLPOP, and one that a module only blocks (bench/floor). That module
+//! stores nothing about the client.
 
 use std::path::Path;
 use std::time::Duration;

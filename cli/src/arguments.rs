@@ -466,7 +466,7 @@ fn mode(text: &str) -> Result<u32, String> {
     mode.ok_or_else(|| format!("{text} is no mode; say 0660, or 0600 for this user alone"))
 }
 
-/// Reads a time with its unit, written the same everywhere.
+/// Reads a time with its unit; all options write times in this way.
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|why| {
         let why = match text.parse::<u64>() {

@@ -58,7 +58,8 @@ fn command(gate: &Gate) -> Cmd {
     command
 }
 
-/// Returns the failure for a server's error, which may be one of the command.
+/// Returns the failure for a server's error. It may be an error of LOCK.GATE, or of the command that runs behind the
+/// gate.
 fn failure(server: &Server, why: &Why) -> Failure {
     let code = match why.code() {
         Some("FENCED" | "NOTHELD") => LOST,

@@ -11,7 +11,7 @@ use crate::values::mode::{Mode, Permit, Wanted};
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
-/// The key that most of these tables use.
+/// The key in most of these cases.
 pub const KEY: Key<'static> = key_of(b"k");
 
 /// Returns the key `name` of the first database.

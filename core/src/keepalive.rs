@@ -75,13 +75,13 @@ struct KeptLease {
     due: BootTime,
     /// The lease's share of the node's maximum of renewals, counted in renewals in a thousand seconds.
     room: u64,
-    /// True if the lock left its key (DEL, RENAME, ...) and has not been found there since. Then the lease counts for
-    /// nothing in the node's maximum of renewals.
+    /// True if the lock left its key (DEL, RENAME, ...) and has not been found there since. Then the lease takes no
+    /// room in the node's maximum of renewals.
     has_left: bool,
 }
 
 impl KeptLease {
-    /// Returns what the lease counts for at present in the node's maximum of renewals.
+    /// Returns the room that the lease takes now in the node's maximum of renewals.
     fn renewals(&self) -> u64 {
         if self.has_left { 0 } else { self.room }
     }

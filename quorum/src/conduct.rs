@@ -27,7 +27,7 @@ pub struct Conduct {
     refused: Option<Refused>,
     /// The number of grants in a row that came too late.
     too_late: u32,
-    /// True once it is the caller's turn among those of its process.
+    /// True once no other caller of the same process is ahead of this one.
     has_turn: bool,
     /// The permit number that nodes show as free, or reserve for the caller. `None` if the caller may draw any.
     shown: Option<u16>,

@@ -88,7 +88,7 @@ pub enum Refusal {
     ListenerTaken,
     /// `ERR`: not a valid listener name.
     ListenerName,
-    /// `ERR`: LOCK.HEAR came over no connection, as from a script.
+    /// `ERR`: LOCK.HEAR came without a client's connection, as from a script.
     ListensNowhere,
     /// `ERR`: not a valid ticket.
     Ticket,
@@ -211,7 +211,7 @@ pub enum Refusal {
     },
     /// `ERR`: not a valid ballot.
     Ballot,
-    /// `ERR`: LOCK.MEMBERS JOIN came over no connection.
+    /// `ERR`: LOCK.MEMBERS JOIN came without a client's connection, as from a script.
     NothingJoins,
     /// `ERR`: LOCK.SETMEMBERS with none of PROMISE, ACCEPT and DECIDED.
     MembersForm,

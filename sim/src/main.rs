@@ -135,8 +135,8 @@ fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
     all_found
 }
 
-/// Prints the model checker's result without a rule. Returns the table's cell: `Ok` if the absence of the rule was
-/// detected.
+/// Checks a model in which one rule is switched off, and prints the result. Returns the cells of a table: `Ok` if the
+/// model checker noticed that the rule is missing.
 fn in_model(model: &Bounded<Rule>, states: usize) -> Result<String, String> {
     println!("Without: {}", model.about.sentence());
     let outcome = model.find(states);

@@ -6,8 +6,8 @@ use palisade_core::{Refusal, request};
 
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
-/// Returns the commands that HELP shows. It is a function and not a list, because a server that refuses the module
-/// unloads it, and the list's memory would leak.
+/// The function that returns the commands that HELP shows. A list instead would leak its memory when a server refuses
+/// the module and unloads it.
 static SHOWN: OnceLock<fn() -> Vec<&'static Spec>> = OnceLock::new();
 
 /// Sets the function that returns the commands for HELP, in the order in which they are shown.

@@ -21,8 +21,8 @@ pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) ->
     Ok(())
 }
 
-/// Answers watchers of the lock in `key` that know another state, as many as may be answered in one pass of the event
-/// loop. For the others the lock is checked again.
+/// Answers the watchers of the lock in `key` that know another state than the present one, as many as may be answered
+/// in one pass of the event loop. If more are left, the lock is checked again.
 pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     let name = key.name();
     let (at, count) = (Key { db: ctx.db(), name: name.bytes() }, pass::answers_left());

@@ -24,7 +24,7 @@ thread_local! {
     static EXPORTS: RefCell<BTreeSet<Job>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Resets this when the module is loaded: no message was sent yet.
+/// Begins anew when the module is loaded: the replicas have received no message yet.
 pub fn begin() {
     tell_soon();
     TOLD_STRIPE_CHANGE.set(0);

@@ -168,7 +168,8 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// Rules about which commands are permitted. A user of the server has them, who is null before the first use.
+/// Rules about which commands are permitted. The server keeps them as the ACL of a user that the module creates; the
+/// pointer is null until the rules are set.
 pub struct CommandRules(AtomicPtr<raw::RedisModuleUser>);
 
 impl CommandRules {

@@ -12,7 +12,7 @@ pub struct MainThread<T>(RefCell<T>);
 unsafe impl<T> Sync for MainThread<T> {}
 
 impl<T> MainThread<T> {
-    /// Creates the value as `value`.
+    /// Wraps `value`.
     pub const fn new(value: T) -> Self {
         Self(RefCell::new(value))
     }

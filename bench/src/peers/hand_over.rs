@@ -56,9 +56,9 @@ struct Subject {
     is_plotted: bool,
 }
 
-/// Returns every way, with its largest number of waiters. More would need longer than a run to start waiting (our
-/// client, etcd), or ask more often than one process can (rslock, redis-py). The times of a busy client are those of
-/// its process, not of its lock.
+/// Returns every way of waiting, with the largest number of waiters for which it is measured. With more, a run would
+/// end before all of them wait (our client, etcd). Or they would ask more often than their one process can (rslock,
+/// redis-py): the times would be those of a busy process, not of its lock.
 fn subjects(installed: &Installed, etcds: &[(&'static str, Etcd)]) -> Vec<Subject> {
     let ms = Duration::from_millis;
     let new = |name, how, waiters_max, is_plotted| Subject { name, how, waiters_max, is_plotted };

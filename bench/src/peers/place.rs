@@ -21,10 +21,10 @@ const WAITING: Duration = Duration::from_millis(500);
 /// The time after which every client has tried once. It is used if the server does not show how many clients wait.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// The share of a CPU below which etcd has set up its waiters.
+/// Once etcd uses less than this share of a CPU, its waiters are set up.
 const CALM: f64 = 0.3;
 
-/// The longest wait until etcd has set up its waiters.
+/// The longest wait until etcd uses less than [`CALM`].
 const CALM_MAX: Duration = Duration::from_secs(10);
 
 /// A way to wait for a lock, and the server on which clients wait.

@@ -27,7 +27,8 @@ const CLIENTS: usize = 10;
 /// The number of keys. Each is taken by one client after another.
 const KEYS: u32 = 1_000;
 
-/// The time for which new nodes are measured: until their tokens follow their clocks, and beyond.
+/// The time for which new nodes are measured. The tokens of a new node begin ahead of its clock, which catches up with
+/// them within this time.
 const FIRST: Duration = Duration::from_secs(15);
 
 /// The rate (locks per second) and the skew for which there is a budget. New nodes are measured with them, too.

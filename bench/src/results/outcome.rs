@@ -7,7 +7,7 @@ use super::{Plot, Table};
 /// The results of a benchmark: tables, plots and budgets.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The subject in a few words.
+    /// The subject of the benchmark, in a few words.
     pub title: String,
     pub tables: Vec<Table>,
     pub plots: Vec<Plot>,

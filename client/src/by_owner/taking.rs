@@ -304,7 +304,8 @@ impl OneRequest<'_> {
     }
 }
 
-/// Extends the lock until it is valid for `ttl_ms` from `came` on, less the margin.
+/// Extends the lock until it is valid for `ttl_ms`, less the margin, from `came` on: the moment at which the request
+/// arrived.
 pub async fn extend(guard: &Guard, nodes: usize, ttl_ms: u32, came: BootTime) -> Result<(), Error> {
     let until = came.plus_us((u64::from(ttl_ms) * 1_000).saturating_sub(margin_us(ttl_ms)));
     for n in 0..EXTENDED_TIMES {

@@ -246,8 +246,9 @@ fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
     }
 }
 
-/// Returns the reliable part of a time that nodes measured: less the drift of clocks. If it is the remaining lease of a
-/// [`Granted`](super::taking::Granted) with a wait, count the wait from before the request.
+/// Returns how much of a time that nodes measured is certain: less the drift of clocks. If it is the lease of a
+/// [`Granted`](super::taking::Granted) that was waited for, add the wait to the time before the request: the lease
+/// starts then.
 pub fn reliable(left: Duration) -> Duration {
     (left - left * DRIFT_PERCENT as u32 / 100).saturating_sub(ROUNDING)
 }

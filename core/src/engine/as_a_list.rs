@@ -296,7 +296,8 @@ impl Both {
         Ok(())
     }
 
-    /// Disconnects a client: the watcher with the number `place` (`watches`), or the waiting one.
+    /// Disconnects a client: with `watches` the one at `place` among the watchers, otherwise the one at `place` in the
+    /// queue.
     fn go_away(&mut self, place: usize, watches: bool) -> Checked {
         if watches && let Some((id, ..)) = self.watchers.get(place).copied() {
             prop_assert!(self.key.node.stop_watching(WaiterId(id)));

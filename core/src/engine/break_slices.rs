@@ -58,7 +58,7 @@ impl Run<'_> {
         self.serve_queue(By::Itself, Reply::Null, at)
     }
 
-    /// Ends the lock. Every BREAK in progress on this lock is done by that, and its client is answered.
+    /// Ends the lock, and with it every BREAK in progress on this lock: their clients are answered.
     pub(super) fn end_broken(&mut self, by: By, token: Token, node: &mut Node) -> Option<Step> {
         let breaks = std::mem::take(&mut node.breaking).into_iter();
         let (done, others): (Vec<_>, Vec<_>) = breaks.partition(|breaking| breaking.key() == self.key);

@@ -160,7 +160,7 @@ mod tests {
     use crate::refusal::Refusal;
     use crate::request::Note;
 
-    /// Flushes a lock of the key `name` with a lease until 1 000 ms, at `at_ms`. It may be the start of a reload.
+    /// Puts a lock into the key `name`, with a lease until 1 000 ms, and flushes it at `at_ms`. A reload may follow.
     fn flushed(node: &mut Node, name: &[u8], at_ms: u64) -> Result<(), Detached> {
         node.schedule_expiry(Key { db: 0, name }, Some(&mut mine(1)));
         let dropped = node.flush(None);

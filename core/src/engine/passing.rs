@@ -54,7 +54,7 @@ enum Stage {
     Stored,
     /// A request was served. The next one may be served too.
     Again,
-    /// No further request gets the lock in this passing.
+    /// No further request gets the lock this time.
     Stays,
     Over,
 }

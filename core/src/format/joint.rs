@@ -43,7 +43,7 @@ use crate::values::limits::HOLDERS_MAX;
 use crate::values::mode::{Mode, Permit};
 use crate::values::time::{BootId, BootTime};
 
-/// The first byte of these records.
+/// The first byte of records of this version.
 pub const VERSION: u8 = 2;
 
 const HEAD_BYTES: usize = 32;

@@ -51,7 +51,8 @@ impl Forgetting {
         }
     }
 
-    /// Removes the entry with the earliest end, if that end is over at `now`. The caller finds the gate in its key.
+    /// Removes the entry with the earliest end, if that end is over at `now`. The caller then looks up the gate by its
+    /// key.
     pub fn take_due(&mut self, now: BootTime) -> Option<MayBeOver> {
         let db = self.0.iter().find(|(_, gates)| gates.first().is_some_and(|(at, _)| now > *at)).map(|(db, _)| *db)?;
         let gates = self.0.get_mut(&db)?;

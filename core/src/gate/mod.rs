@@ -88,8 +88,8 @@ impl Gate {
         self.end = self.end.max(other.end);
     }
 
-    /// Replaces this gate in memory by `next`, a later state of the same key, which takes over the entry for
-    /// forgetting. Returns the old gate.
+    /// Replaces this gate in memory by `next`, a later state of the same key. This gate's entry in
+    /// [`forgetting::Forgetting`] becomes that of `next`. Returns the old gate.
     pub fn replace(&mut self, next: Gate) -> Gate {
         let listed = self.listed;
         std::mem::replace(self, Gate { listed, ..next })

@@ -209,8 +209,8 @@ impl History {
         }
     }
 
-    /// Records that a request for the lock of `key` fails at `now`, or failed when its time was over. `waiters` other
-    /// requests still wait.
+    /// Records that a request for the lock of `key` failed: at `now`, or at the end of its wait if that was earlier.
+    /// `waiters` other requests still wait.
     pub(crate) fn wait_ended(&mut self, key: Key<'_>, wait: InVain<'_>, ending: Ending, waiters: usize, now: BootTime) {
         self.log.push_wait(key, wait, ending, waiters, now.min(wait.until));
     }

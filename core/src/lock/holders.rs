@@ -84,8 +84,8 @@ pub struct Holders {
     /// The time since the lock was last free, with the lower bounds for tokens in it. `None` if it is unknown since
     /// when the lock is held under its name.
     phase: Option<Phase>,
-    /// The value of [`Past::swaps`] when that phase began. Another value means that the lock may have come from another
-    /// key.
+    /// The value of [`Past::swaps`] when the present phase began. If the node's value differs, the lock may have come
+    /// from another key.
     swaps: u32,
     /// The lock's entry in the node's deadlines.
     pub(super) entry: DeadlineEntry,

@@ -35,8 +35,8 @@ impl Node {
         Queues { waiting: &mut self.waiting, history: &mut self.history }
     }
 
-    /// Returns how much waits, watches and listens now: it counts answers that no listener has taken yet, and turns
-    /// that have a reservation.
+    /// Returns the load of all requests, watchers and listeners. It includes answers that no listener has taken yet,
+    /// and turns that have a reservation.
     pub fn load(&self) -> Load {
         let tables = [self.waiting.loads(), self.watching.loads(), self.listeners.loads()];
         tables.iter().fold(self.waiting.turns(), |sum, loads| sum.plus(loads.all()))

@@ -196,8 +196,9 @@ impl Queues<'_> {
         self.waiting.tidy(key);
     }
 
-    /// Answers the requests that waited for the disk alone: another owner has the lock of `key`, or is ahead of them.
-    /// Returns their number. If others are left, the node looks at the queue again.
+    /// Answers the requests that were to wait for the disk only, not for other requests. Another owner has the lock of
+    /// `key`, or is ahead of them, so they do not get it. Returns their number. If some are left, the node looks at the
+    /// queue again.
     pub fn answer_at_once(&mut self, key: Key<'_>, now: BootTime) -> u64 {
         let Some(queue) = self.waiting.queue_mut(key).filter(|queue| queue.has_at_once()) else { return 0 };
         let gone = queue.leave_at_once(ANSWERS_A_PASS_MAX);

@@ -131,7 +131,7 @@ pub(crate) struct Place {
     ticket: u64,
     /// A number that grows with each arrival. It orders requests with the same ticket.
     arrival: u64,
-    /// The number of arrival of a further request of an owner, which has the place of the owner's first one.
+    /// The arrival number of a further request of an owner. The request has the place of the owner's first one.
     repeat: u64,
 }
 

@@ -67,10 +67,10 @@ struct Server {
     clock: Clock,
     /// The notes of this server's grants, by owner: sequence number and text.
     notes: BTreeMap<Owner, (u64, Vec<u8>)>,
-    /// For each leader, when this server last said, without being guarded, that the leader does not hold the lock
-    /// there.
+    /// For each leader, the last time at which this server, while not guarded, answered that the leader does not hold
+    /// the lock.
     denied: BTreeMap<Owner, u64>,
-    /// For each leader, the time since which this server has had its proclamation without a gap.
+    /// For each leader, the time since which this server has held the leader's proclamation without interruption.
     proclaimed: BTreeMap<Owner, u64>,
 }
 

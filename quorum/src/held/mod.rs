@@ -60,8 +60,7 @@ struct Member {
     asks_again: bool,
     /// A lower bound of the moment at which the node's lease ends.
     leased_until: BootTime,
-    /// When the node was found without the lock although its lease had not ended, so that someone took the lock away
-    /// there.
+    /// When the node was found without the lock although its lease had not ended: someone took the lock away there.
     taken_at: Option<BootTime>,
     /// Once the owner is a reader: whether the node has converted the grant.
     sharing: Sharing,
@@ -300,7 +299,7 @@ impl Held {
         is_second
     }
 
-    /// Returns whether `node` may have a larger token than `token`, which the extension named.
+    /// Returns whether `node` may have a larger token than `token`, the one that it was asked to extend.
     fn may_have_more_than(&self, node: usize, token: Token) -> bool {
         let member = &self.members[node];
         self.round.open[node] && member.acked.is_some_and(|acked| member.raising || acked > token)

@@ -56,7 +56,8 @@ const OVERSLEPT_US: u64 = 100_000;
 pub struct Keeper {
     held: Held,
     auto: Option<Auto>,
-    /// If the lock belongs to a session: the moment from which the common rounds of the session's locks are counted.
+    /// If the lock belongs to a session: the moment from which the session counts periods. All locks of the session are
+    /// extended together, at the end of each period.
     session: Option<BootTime>,
     is_session_over: bool,
     /// When the next round begins by itself; `None` if none does.
@@ -114,7 +115,7 @@ pub enum WhyLost {
     TakenAway,
     /// The lease ended, and the caller had not asked for extension in the background.
     NotExtended,
-    /// The lease ended, and the extension in the background was to last no longer.
+    /// The lease ended, because the time was over for which the caller wanted extension in the background.
     MaxHold,
     /// The lease ended while the process could not run: it was stopped, or its machine slept.
     Asleep,
@@ -124,7 +125,8 @@ pub enum WhyLost {
 
 impl Keeper {
     /// Begins to keep a lock that was acquired. With `auto` it is extended in the background. If it belongs to a
-    /// session, `session` is the moment from which the session's common rounds are counted. `random` sets the jitter.
+    /// session, `session` is the moment from which the session counts periods: it extends all its locks at the end of
+    /// each. `random` sets the jitter.
     pub fn begin(held: Held, auto: Option<Auto>, session: Option<BootTime>, now: BootTime, random: u64) -> Self {
         let mut keeper = Self {
             held,
@@ -265,7 +267,8 @@ impl Keeper {
         self.go_on_from(self.held.outcome(), calls, now, random)
     }
 
-    /// Returns the work that follows from the round's outcome, which was `before` until now.
+    /// Returns the work that follows from what has just happened. If the round's outcome is no longer `before`, the
+    /// change is news.
     fn go_on_from(&mut self, before: Option<bool>, calls: Vec<Call>, now: BootTime, random: u64) -> Work {
         if self.is_lost {
             return Work::default();

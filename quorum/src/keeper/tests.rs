@@ -142,8 +142,8 @@ fn a_lock_that_was_granted_late_is_extended_in_time() {
     }
 }
 
-/// Regression: every order to extend the lock put the next background round off by a third of the long lease, although
-/// it did not make the lease longer. Short extensions must not put it off.
+/// Regression: a short extension, asked for by the caller, did not make the lease longer. Yet it put the next
+/// background round off by a third of the long lease.
 #[test]
 fn short_extensions_by_hand_do_not_put_off_those_in_the_background() {
     let mut keeper = keeper(auto(60_000));

@@ -111,7 +111,7 @@ pub enum Task {
     },
     /// Wait for the caller's turn among the callers of this process that want the same key.
     LineUp {
-        /// The time until which to wait for that; `None` for no limit.
+        /// The time at which to stop waiting for the turn; `None` for no limit.
         until: Option<BootTime>,
     },
     /// Join the queues of the nodes with the caller's ticket.

@@ -1,12 +1,12 @@
 //! A client process: several tasks that take locks, access the register under the locks, and record what they rely on.
 //! The process takes no precautions against faults.
 //!
-//! A recorded claim is never shorter than the client crate's promise. A claim lasts until the clock plus `valid_for`,
-//! which is read once. The clock is read *after* it. A clock reading from before would end the claim too early by the
-//! time between the two, and an overlap in that time would go unseen. But a process that is stopped between the two
-//! must not claim seconds that it was never promised. So the clock is read before and after, and everything is repeated
-//! unless the two readings are close. The limit is [`CLAIM_SLACK_US`], a twentieth of the 2 ms by which nodes keep a
-//! lock for longer than its holder relies on it.
+//! A recorded claim is never shorter than the client crate's promise. The process reads `valid_for` once and the clock
+//! *after* it, and the claim lasts until the sum of the two. If it read the clock before, the claim would end too early
+//! by the time between the two readings, and an overlap in that time would go unseen. But a process that is stopped
+//! between the two must not claim seconds that it was never promised. So the clock is read before and after, and
+//! everything is repeated unless the two readings of the clock are close. The limit is [`CLAIM_SLACK_US`], a twentieth
+//! of the 2 ms by which nodes keep a lock for longer than its holder relies on it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,9 +12,9 @@ use super::judge::{Claim, JudgedEvent, claims};
 /// The outcome of all releases through agents.
 #[derive(Clone, Debug, Default)]
 pub struct GivenBack {
-    /// Answers that the owner held the lock until now.
+    /// The number of answers that say that the owner held the lock until now.
     pub held: usize,
-    /// Answers that the owner held the lock until now, to owners whose validity was over.
+    /// The number of those answers that went to an owner whose validity was over when it asked.
     pub late: usize,
     /// The findings: answers that are wrong.
     pub wrong: Vec<Wrong>,

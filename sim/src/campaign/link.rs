@@ -76,7 +76,7 @@ enum Way {
     Answers,
 }
 
-/// A link. Its connections end when it is dropped.
+/// A link: the proxy between a client process and a node. Its connections end when it is dropped.
 #[derive(Debug)]
 pub struct Link {
     port: u16,

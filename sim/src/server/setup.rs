@@ -22,7 +22,7 @@ pub struct Found {
     pub ties: Ties,
     /// The locks in the file that the server loads, by key, as records.
     pub locks: Vec<(u32, Vec<u8>)>,
-    /// True if that file is the AOF.
+    /// True if the server loads `locks` from the AOF, not from an RDB file.
     pub from_aof: bool,
     /// True if the AOF is on from now on, synced at every command.
     pub aof_always: bool,

@@ -17,7 +17,7 @@ const MS: u64 = 1_000;
 
 /// The times for which a majority is stopped, in turn, in microseconds.
 const STOPPED_US: [u64; 4] = [150 * MS, 250 * MS, 200 * MS, 220 * MS];
-/// The divisor of a lease that gives the upper bound of each time in [`STOPPED_US`].
+/// The largest part of a lease for which a majority is stopped: a fifth. Longer times in [`STOPPED_US`] are cut to it.
 const STOPPED_OF_TTL: u64 = 5;
 
 /// The divisor of a lease that gives the length of a stop in step with rounds of extension.

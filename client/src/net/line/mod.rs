@@ -114,7 +114,7 @@ struct State<T> {
 }
 
 impl<T: Waits> Line<T> {
-    /// Creates a line over a connected stream.
+    /// Creates a connection over a connected stream.
     pub fn new(stream: Stream) -> Self {
         let exchange = Exchange::new();
         let state = State {

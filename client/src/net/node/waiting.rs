@@ -60,8 +60,8 @@ impl Node {
         }
     }
 
-    /// Returns whether so much already waits here on connections of its own that a further request should not, and the
-    /// node offers another way.
+    /// Returns whether a further request should wait through a listener: many already wait here on connections of their
+    /// own, and the node accepts listeners.
     pub fn has_many_blocked(&self) -> bool {
         self.hears() && self.blocked.count() >= BLOCKED_FEW
     }

@@ -46,8 +46,8 @@ const GUARD_LOOK: Duration = Duration::from_secs(1);
 /// First and longest pause after a failed attempt.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// Lowest bit, in a ballot, of its first part, by which it outbids other ballots. That part doubles each time another
-/// changer, even a dead one, has outbid this one.
+/// Lowest bit of a ballot's most significant part. This part at least doubles each time another changer outbids this
+/// one, so that this one outbids even a changer that died.
 const ATTEMPTS_SHIFT: u32 = 96;
 
 /// Makes the nodes at these addresses the set, in as many steps as needed. Returns once the client of `nodes` works with it.

@@ -42,12 +42,13 @@ pub async fn takes(locks: &ByOwner, take: Take) -> Granted {
     locks.take(take).await.unwrap().expect("it is free")
 }
 
-/// Returns a process whose nodes have as much time to answer as they need on a busy machine.
+/// Returns a client that stands for a process of its own. Its nodes have as much time to answer as they need on a busy
+/// machine.
 pub async fn process(nodes: &Nodes) -> ByOwner {
     patient(&nodes.addresses()).await.by_owner()
 }
 
-/// Starts nodes and one process.
+/// Starts nodes, and creates a client that stands for a process of its own.
 async fn start(count: usize) -> (Nodes, ByOwner) {
     let nodes = Nodes::start(count);
     let locks = process(&nodes).await;

@@ -10,8 +10,8 @@ use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
 use crate::proxy::before_each;
 
-/// Other requests of this process were ahead, and had no answer from the nodes yet. The error says that the holder is
-/// unknown.
+/// The second request waits behind another one of its process, which the nodes have not answered yet. The error says
+/// that the holder is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_in_vain_behind_others_of_its_process() {
     let (nodes, locks) = start(3).await;

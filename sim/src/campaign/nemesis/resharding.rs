@@ -21,8 +21,8 @@ use crate::campaign::world::{CLIENTS, CONTENDED_KEYS, World};
 /// The longest time for one MIGRATE, in milliseconds.
 const MIGRATE_MS: &str = "1000";
 
-/// Moves one slot after another; every second move back begins at once. The storm (the period of faults) does not end
-/// before one slot has moved key by key and one has come back at once.
+/// Moves one slot after another. About every second one moves back at once. The storm (the period of faults) does not
+/// end before one slot has moved key by key and one has come back at once.
 pub async fn slots(world: Arc<World>, mut dice: Dice) {
     let Some(cluster) = &world.cluster else { return };
     let (mut in_one_step, mut moved, mut returned) = (true, false, false);

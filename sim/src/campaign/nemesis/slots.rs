@@ -22,7 +22,8 @@ use crate::campaign::world::World;
 /// The number of keys that are checked.
 const KEYS: usize = 4;
 
-/// The time on top of the skew, in milliseconds, after which a new node starts above the tokens of the node that dies.
+/// The least time between the start of the cluster and its first grants, in milliseconds, on top of the largest skew.
+/// From then on a new node starts above the tokens of the node that dies.
 const AHEAD_MS: u64 = 500;
 
 /// The number of attempts to form a cluster.
