@@ -18,7 +18,8 @@ const NOT_OURS: [&str; 5] = ["target", "data", ".git", "corpus", "node_modules"]
 /// Commands for servers or test builds, and not for clients.
 const INTERNAL: [&str; 3] = ["LOCK.EFFECT", "LOCK.CEILING", "LOCK.PANIC"];
 
-/// Errors that no node answers; agent/src/refused.rs compares them with their section.
+/// Errors that only an agent answers. A test in agent/src/refused.rs compares them with their section of
+/// docs/errors.md.
 const OF_AN_AGENT: [&str; 2] = ["NOQUORUM", "CLOSING"];
 
 type Words = BTreeSet<String>;

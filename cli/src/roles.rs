@@ -266,7 +266,7 @@ mod tests {
         assert!(page("cli.md").lines().any(|shown| shown == line), "cli.md should have:\n{line}");
     }
 
-    /// Each new command of the module belongs to a role, or has a known reason not to.
+    /// A new command of the module is added to the permissions of a role, or to this list of exceptions.
     #[test]
     fn every_command_is_somebodys() {
         let table = include_str!("../../docs/commands/README.md");

@@ -41,7 +41,7 @@ pub enum Timer {
     Due,
     /// Due work is done that answers no client: this pass of the event loop has answered as many clients as it may.
     AnswersNobody,
-    /// Due work is done later: commands come first.
+    /// Due work is left undone for now: the next command comes first.
     Late,
 }
 
@@ -59,7 +59,7 @@ pub struct World {
     pub wall_us: u64,
     /// The disk; `None` if nothing has to be written before a promise.
     pub disk: Option<Disk>,
-    /// Waiters whose users lost the permission, which the node knows, and that are not answered yet.
+    /// Waiters that have no answer yet, although the node knows that their users lost the permission.
     pub forbidden: BTreeSet<WaiterId>,
     /// True once the server has said that it will never let the node grant again.
     pub was_poisoned: bool,

@@ -22,11 +22,11 @@ use crate::{clock, state};
 /// last.
 const SLICE_US: RangeInclusive<u64> = 25..=500;
 
-/// If the timer is late by this, in microseconds, the cron takes over. A timer is so late after a step of the wall
+/// If the timer is late by this, in microseconds, the cron does its work. A timer is so late after a step of the wall
 /// clock, or while writes are paused.
 const LATE_US: u64 = 5_000;
 
-/// If the next slice of work is late by this, in microseconds, the cron takes over. It is long because a slow command
+/// If the next slice of work is late by this, in microseconds, the cron does it. It is long because a slow command
 /// of a client may run between two slices.
 const STALLED_US: u64 = 1_000_000;
 

@@ -49,9 +49,9 @@ struct Recipe {
 struct Holder {
     /// The code in `tests/clients`.
     code: &'static str,
-    /// The command that builds the holder.
+    /// The command that builds the program.
     build: Option<&'static str>,
-    /// The command that runs the holder.
+    /// The command that runs the program.
     run: &'static str,
 }
 

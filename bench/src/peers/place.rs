@@ -46,7 +46,7 @@ pub struct Place<'a> {
     pub control: MultiplexedConnection,
 }
 
-/// The counters before the lock goes round.
+/// The counters before clients take the lock in turns.
 struct Before {
     requests: f64,
     bytes: f64,

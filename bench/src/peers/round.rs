@@ -19,7 +19,7 @@ pub const HOLD_MIN: Duration = Duration::from_millis(1);
 /// The number of connections that are made at once.
 const CONNECTING: usize = 64;
 
-/// Clients among which a lock goes round.
+/// Clients that take one lock, one after another, again and again.
 pub struct Round {
     /// The start signal: true starts the clients.
     pub go: watch::Sender<bool>,

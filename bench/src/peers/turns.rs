@@ -1,4 +1,4 @@
-//! The results of one way to wait for a lock, while the lock went round.
+//! The results of one way to wait for a lock, while clients took it in turns.
 
 /// The least average number of turns for a figure of fairness. With fewer turns, the figure only shows which clients
 /// were first by chance.

@@ -140,7 +140,7 @@ struct Instructions {
 }
 
 impl Instructions {
-    /// Adds text that was read from the pipe, and follows each complete line.
+    /// Adds text that was read from the pipe, and does what each complete line says.
     fn more(&mut self, text: &str) {
         self.text.push_str(text);
         while let Some(end) = self.text.find('\n') {

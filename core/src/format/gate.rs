@@ -13,9 +13,9 @@
 //! A token's bytes: 0 exclusive, 1 shared, 2 permit; the permit's number in two bytes, otherwise 0; the token in seven.
 //! They are in the order of kinds and numbers.
 //!
-//! Within that boot the end is exact. After another boot, or on another machine, the gate lasts as long as was left when
-//! the record was written. That can only be too long, which refuses late writers for longer. A gate that ended too early
-//! would let them write.
+//! Within that boot the end is exact. After another boot, or on another machine, the gate lasts as long as was left
+//! when the record was written. That can only be too long, which refuses late writers for longer. A gate that ended too
+//! early would let them write.
 
 use palisade_quorum::floors::{Floors, Kind};
 
@@ -73,7 +73,7 @@ fn of_kind(kind: Kind, token: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&token.to_le_bytes()[..7]);
 }
 
-/// Decodes a whole gate from `bytes`, as it counts `here`. The result is always a possible gate.
+/// Decodes a whole gate from `bytes`, when they are read as `here` says. The result is always a possible gate.
 pub fn decode(bytes: &[u8], here: Here) -> Result<Gate, Damaged> {
     match read(bytes, here)? {
         (WHOLE, gate) => Ok(gate),

@@ -83,7 +83,7 @@ fn encode_exclusive(grant: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8
     out.extend_from_slice(grant.note());
 }
 
-/// Decodes the whole lock from `bytes`, as it counts `here`.
+/// Decodes the whole lock from `bytes`, when they are read as `here` says.
 ///
 /// The result is always a possible lock: every field is within its bounds, at most the full ttl is left, and its grants
 /// are compatible.
@@ -97,7 +97,7 @@ pub fn decode(bytes: &[u8], here: Here) -> Result<Lock, Damaged> {
     }
 }
 
-/// The content of a record, as it counts where it is read.
+/// The content of a record, for the node that reads it.
 #[derive(Debug)]
 pub enum Decoded {
     /// A whole lock, with all its grants.

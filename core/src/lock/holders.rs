@@ -205,7 +205,7 @@ impl Holders {
     }
 
     /// Returns the lower bounds for the tokens of new grants, since the lock was last free. If that moment is unknown,
-    /// the phase begins now, which is only stricter.
+    /// the phase begins now: then the bounds can only be higher than necessary.
     pub(crate) fn phase(&mut self, past: Past) -> &Phase {
         if self.swaps != past.swaps {
             self.phase = None;

@@ -161,7 +161,8 @@ pub(crate) struct Queue {
     pub(crate) kept: Reservations,
     /// The number of turns in a row that were not used, while others waited.
     unused_turns: u32,
-    /// The time for which the queue is postponed. All its requests can wait until then: those that cannot were refused.
+    /// The time until which the hand-over is postponed. Only requests that can wait until then stay in the queue; the
+    /// others are refused.
     pub(crate) postpone: BootTime,
     /// The place from which to continue to refuse requests that cannot wait until `postpone`; `None` if all were
     /// refused.

@@ -264,7 +264,8 @@ impl Tokens {
         if !is_covered && !self.stripes.want(stripe, token.get(), BootTime::default()) {
             self.demanded = self.demanded.max(token.get());
         }
-        // The mode is unknown, so the token counts like one of an exclusive grant, which is only stricter.
+        // The mode is unknown, so the token counts like one of an exclusive grant. Later tokens can only be larger than
+        // necessary.
         self.set_last(stripe, token, false);
     }
 
