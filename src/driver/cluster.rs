@@ -27,7 +27,7 @@ const REST: u64 = 99;
 const REST_US_MAX: u64 = 1_000_000;
 
 thread_local! {
-    /// The time until which the slots are not read in the ten-times-a-second tick.
+    /// The end of the pause after the last read of the slots: [`tick`] reads them only after it.
     static RESTS_UNTIL: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
     /// The number of times that a client had emptied a slot, when last read from the server; `None` if this server
     /// cannot empty one.

@@ -32,8 +32,9 @@ impl Terminal {
         self.lent || self.file.as_ref().is_some_and(|file| tcgetpgrp(file) == Ok(self.own))
     }
 
-    /// Lends the terminal to a command at once if no other command can want it. In a pipeline, another one may; then
-    /// the system stops a command that tries to use the terminal, which counts as a request.
+    /// Lends the terminal to a command at once if no other command can want it. In a pipeline another one may want it.
+    /// There the command gets the terminal only when it tries to use it: the system then stops the command, which
+    /// counts as a request.
     pub fn offer(&mut self, group: Pid) {
         if stdin().is_terminal() && stdout().is_terminal() && stderr().is_terminal() {
             self.lend(group);

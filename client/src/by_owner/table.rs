@@ -7,7 +7,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::Guard;
 
-/// Number of slots that may be added, at least, before unused ones are removed again.
+/// Least number of slots, the states of owners, that are added before unused ones are removed again.
 const SWEPT_LEAST: usize = 1_024;
 
 /// A lock and the name of an owner.

@@ -120,7 +120,7 @@ impl Views {
         self.by_node.iter().flatten().count()
     }
 
-    /// Returns whether a majority has answered that has forgotten nothing.
+    /// Returns whether a majority of the nodes has answered, not counting nodes that may have forgotten grants.
     pub fn is_answered(&self) -> bool {
         self.by_node.iter().flatten().filter(|view| view.unsure.is_none()).count() >= majority(self.by_node.len())
     }

@@ -33,7 +33,8 @@ impl Debt {
         self.freed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns whether others can acquire the lock: a majority of `nodes` nodes does not have it.
+    /// Returns whether others can acquire the lock: a majority of `nodes` nodes does not have it, or the leases have
+    /// ended.
     pub fn is_paid(&self, nodes: usize) -> bool {
         self.freed.load(Ordering::Relaxed) >= majority(nodes) || clock::boot_now() >= self.until
     }

@@ -80,7 +80,8 @@ pub async fn behind(nodes: &Arc<Nodes>, key: &[u8], seen: Option<LastFailure>, g
     }
 }
 
-/// Returns the error of a wait whose last refusal is `last`. Asks the nodes for the holder until `by`.
+/// Returns the error of a wait whose time is over, after the refusal `last`. If another owner has the lock and `last`
+/// does not name it, asks the nodes for the holder until `by`.
 pub async fn timed_out(nodes: &Arc<Nodes>, key: &[u8], last: Error, given: Given, by: Instant) -> Error {
     let error = over(&last);
     if last.kind() == ErrorKind::Contended && last.holder().is_none() && Instant::now() < by {

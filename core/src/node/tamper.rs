@@ -22,7 +22,7 @@ pub struct Tamper<'a> {
     pub waiting: &'a mut Waiting,
     /// The set of nodes that the node belongs to.
     pub membership: &'a mut Membership,
-    /// The node's knowledge of what of its state is on the disk.
+    /// The record of which part of the node's state is on the disk.
     pub ledger: &'a mut Ledger,
     /// Locks that were granted before this time are suspect.
     pub trusted_since: &'a mut BootTime,

@@ -113,8 +113,8 @@ impl Watching {
         true
     }
 
-    /// Removes and returns at most `count` watchers of the lock of `key` that know another state than that of `held` at
-    /// `now`. The caller answers them. If others are left, the lock is checked again soon.
+    /// Removes and returns at most `count` watchers of the lock of `key`, for the caller to answer: those to whom its
+    /// state at `now`, which `held` shows, is new. If others are left, the lock is checked again soon.
     pub(crate) fn take_told(
         &mut self,
         key: Key<'_>,

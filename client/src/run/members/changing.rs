@@ -331,9 +331,9 @@ impl<'a> Changer<'a> {
         }
     }
 
-    /// Returns true unless the node that `list` adds to `present` is guarded; then waits for a while first. As long as
-    /// the node does not grant, it raises the number that a majority needs without being part of one. With another dead
-    /// node, locks would then be lost.
+    /// Returns whether the node that `list` adds to `present` may be added now: it is not guarded. If it is, waits for
+    /// a while first. A guarded node would raise the number of nodes that a majority needs, and grant nothing itself.
+    /// If another node were dead too, locks would be lost.
     async fn added_serves(&mut self, present: &Members, list: &[Member], guarded: &Guarded) -> bool {
         let is_added = |(node, _): &&(String, u64)| {
             list.iter().any(|member| member.address == *node && !present.list.contains(member))
