@@ -54,13 +54,13 @@ impl Open {
         Self { id, state: Arc::clone(state), goes, _present: present.clone() }
     }
 
-    /// Makes sure that the connection keeps its place from now on. Returns false if the place was already given to
-    /// another connection.
+    /// Ensures that from now on the connection does not have to give up its place to a new one. Returns false if it has
+    /// given it up already.
     pub fn stay(&self) -> bool {
         self.state.strangers.remove(self.id)
     }
 
-    /// Returns when the connection has to give up its place, or never.
+    /// Returns when the connection has to give up its place to a new one. Never returns otherwise.
     pub async fn goes(&self) {
         self.goes.notified().await;
     }

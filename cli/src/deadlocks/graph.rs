@@ -132,7 +132,7 @@ fn stuck(locks: &[WaitedFor]) -> BTreeSet<&str> {
     }
 }
 
-/// Returns a wait of `who` for another stuck party.
+/// Returns a wait of `who` for a lock that one of the `stuck` parties holds.
 fn blocked_by<'a>(locks: &'a [WaitedFor], stuck: &BTreeSet<&str>, who: &str) -> Option<Edge<'a>> {
     locks.iter().find_map(|lock| {
         let waiter = lock.waiters.iter().find(|waiter| waiter.who == who)?;

@@ -262,8 +262,8 @@ impl NodeState {
     }
 }
 
-/// Parses `text` with `read`, which takes one word after the other. If the text is the word for `none`, returns the
-/// value for that.
+/// Parses `text` with `read`, which takes one word after the other. `None` if the text is `none`, the word for no
+/// value.
 fn value_or<'a, T>(
     text: &'a str,
     none: &str,

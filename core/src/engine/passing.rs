@@ -60,7 +60,7 @@ enum Stage {
 }
 
 impl Passing {
-    /// Begins the passing of a lock that ends with `event`.
+    /// Begins to pass on a lock that ends. The key event is `event`.
     pub(super) fn ended(event: Event, by: By) -> Self {
         Self { by, stage: Stage::Ends(event), has_ended: true, served: 0, may_grant: false, asked_disk: false }
     }

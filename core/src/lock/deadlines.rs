@@ -81,7 +81,7 @@ impl Detached {
 pub struct Deadlines {
     /// The entries of database 0.
     main: Entries,
-    /// The entries of the other databases that have any.
+    /// For each database but 0 that has locks: their entries.
     others: BTreeMap<u32, Box<Entries>>,
     /// For each database but 0: the time at which its entries next need work. Sorted by time.
     firsts: BTreeSet<(BootTime, u32)>,

@@ -87,7 +87,7 @@ pub fn acquire(
     };
     let is_free = holders.is_none();
     let given = grant(key, holders.map(|holders| &mut **holders), ask, mode, node, now)?;
-    // A lock whose lease was over, but which the background had not deleted yet, ends here.
+    // A lock whose lease was over, but which the timer had not deleted yet, ends here.
     node.counters.expiries += if is_free { in_memory } else { 0 };
     Ok(match given {
         Given::Anew(lock) => Acquired::Granted(lock),

@@ -134,7 +134,7 @@ struct World {
     looks: BTreeMap<u64, (Owner, Token)>,
     /// The owners whose requests to show a grant have no answer so far.
     shows: BTreeMap<u64, Owner>,
-    /// The numbers of the adoptions without an answer so far.
+    /// The numbers of the requests to adopt a grant without an answer so far.
     adoptions: BTreeSet<u64>,
     won: Floors,
     broken: Option<String>,
