@@ -129,12 +129,12 @@ pub fn measure(server: &Path, module: &Path, waiting: usize, times: u32, budgets
         }
     }
     table.note(format!(
-        "A connection for each client; the ways take turns on one server, {times} turns each. Figures are medians of \
-         the turns, ratios medians within a round. Time runs from sending the one command to reading the last \
+        "A connection for each client; the libraries take turns on one server, {times} turns each. Figures are medians of \
+         the turns; ratios are medians of the ratios within a round. Time runs from sending the one command to reading the last \
          answer, by one thread, which needs a core of its own."
     ));
     table.note(
-        "While a bystander watches, in turns of its own, nobody reads answers. It sends a GET every 200 us, timed \
+        "Turns with a bystander are separate ones, in which nobody reads the answers. It sends a GET every 200 us, timed \
          from when it was due. Only Redisson's clients read meanwhile: each needs its message to ask for the lock.",
     );
     table.note(

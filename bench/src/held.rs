@@ -128,7 +128,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         eprintln!("held: round {} of {}", round + 1, options.rounds);
         all.iter_mut().for_each(|held| held.turn(options.pairs));
     }
-    let title = "Server CPU of a pair, each for another key, beside so many that are held";
+    let title = "Server CPU of a pair, each for another key, beside this number of held locks";
     let mut table = Table::new("held", title).numbers("held", "", 0);
     for way in &WAYS {
         table = table.numbers(way.name, "us", 2).numbers("beside the fewest", "times", 2);
@@ -150,7 +150,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         budgets.push(Budget::at_most(what, ratio, MANY_MAX));
     }
     table.note(format!(
-        "{} rounds, in each of which every server has {} pairs, {BATCH} commands at a time on one connection. Ratios \
+        "{} rounds; in each, every server executes {} pairs, {BATCH} commands at a time on one connection. Ratios \
          are medians of the ratios within a round.",
         options.rounds, options.pairs
     ));

@@ -45,10 +45,10 @@ pub async fn measure(server: &Server, length: Duration) -> (Table, Vec<Budget>) 
         .numbers("sent", "bytes a hand-over", 0);
     table.note(format!(
         "Each client has a connection, keeps its permit for this time, releases it and queues again: {LIMIT} hold \
-         and {} wait. Time runs from right before a number is released until its next holder has the answer. The two \
+         and {} wait. Time runs from just before a permit is released until its next holder has the answer. The two \
          commands are the holder's ACQUIRE, with which it queued, and the RELEASE before it. A round trip is the \
-         median of a PING by one more client of the same process, which sleeps as long between two (1 ms at least); \
-         it is not among the commands.",
+         median of a PING that another client of the same process sends, with pauses as long as a hold (1 ms at \
+         least); these PINGs are not counted as commands.",
         CLIENTS - LIMIT
     ));
     table.note(format!(

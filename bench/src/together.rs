@@ -96,8 +96,8 @@ fn costs(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budg
         }
     }
     table.note(
-        "Method as for the server's cost: pipelined commands, turns within rounds on one server process, medians of \
-         ratios.",
+        "The method is that of the server's cost: pipelined commands; in each round the variants take turns on one \
+         server process; figures are medians of the ratios.",
     );
     table
 }

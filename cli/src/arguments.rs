@@ -72,7 +72,7 @@ pub enum Command {
     Leader {
         /// The election
         name: OsString,
-        /// Prints a line for each change too; - means nobody
+        /// Also print a line for each change; - means that nobody leads
         #[arg(long)]
         follow: bool,
     },

@@ -52,7 +52,7 @@ pub enum Rule {
     RoundsInTime,
     /// A lock that a majority has taken away is lost, though its lease has not ended.
     TakenAwayIsLost,
-    /// A caller that asks for a lock until a limit asks again whenever it is refused before.
+    /// A caller with a time limit asks for the lock again after each refusal, until the limit.
     AsksOn,
     /// A caller gives up at once if the reason for a refusal does not pass.
     LastingEnds,

@@ -167,7 +167,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
          has waited for its turn, may say that it leads (a majority has its proclamation; etcd's Campaign returns)."
     ));
     table.note(
-        "How much later than the next leader itself the observer learns of it; 0: not later. Ours watches every node \
+        "The delay between the next leader's election and its report by an observer; 0: the observer is as early as the leader itself. Ours watches every node \
          and believes a majority, etcd's asks the cluster (Observe).",
     );
     options.installed.note_missing(&mut table);

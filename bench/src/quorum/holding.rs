@@ -48,8 +48,8 @@ pub async fn measure(nodes: &[Server]) -> (Table, Vec<Budget>) {
         .numbers("lost", "", 0);
     table.note(
         "Every lock is extended on every node each third of its lease. Extensions and reads are those of the first \
-         node. The bystander takes a free lock of the same client every 5 ms, which is part of the client's CPU. \
-         Resident: what this process grew by. Client and nodes share the cores.",
+         node. The bystander is a task that takes a free lock by the same client every 5 ms; its work is part of the \
+         client's CPU. Resident: what this process grew by. Client and nodes share the cores.",
     );
     let mut budgets = vec![];
     for held in HELD {
