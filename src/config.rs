@@ -52,11 +52,11 @@ static LOG_SLOWER_THAN: NumericConfig =
 static NUMBERS: [&NumericConfig; 7] =
     [&MAX_TTL, &MAX_CLOCK_SKEW, &MAX_WAITERS, &MAX_WAITING_BYTES, &HANDOFF_WINDOW, &LOG_MAX_LEN, &LOG_SLOWER_THAN];
 
-/// `lock.restart-guard`: after which starts the node is guarded.
+/// `lock.restart-guard`: decides after which starts the node is guarded.
 static RESTART_GUARD: ChoiceConfig =
     ChoiceConfig { name: c"restart-guard", words: &[c"auto", c"always", c"never"], value: AtomicI64::new(0) };
 
-/// `lock.events`: whether events of grants are published.
+/// `lock.events`: decides whether events of grants are published.
 static EVENTS: ChoiceConfig = ChoiceConfig { name: c"events", words: &[c"no", c"yes"], value: AtomicI64::new(0) };
 
 static CHOICES: [&ChoiceConfig; 2] = [&RESTART_GUARD, &EVENTS];

@@ -60,7 +60,7 @@ impl Wanted {
         }
     }
 
-    /// Returns the options, as in the command.
+    /// Returns the options of ACQUIRE that ask for this mode.
     fn options(self) -> String {
         match self {
             Wanted::Exclusive => String::new(),

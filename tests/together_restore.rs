@@ -110,7 +110,7 @@ impl Record {
         bytes
     }
 
-    /// Returns a payload with this record that the server accepts as one of its own.
+    /// Returns a DUMP payload with this record and a valid checksum, so that the server accepts it.
     fn payload(&self, before: &[u8], original: &[u8]) -> Vec<u8> {
         let bytes = self.bytes();
         let mut payload = before.to_vec();

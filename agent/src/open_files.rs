@@ -4,8 +4,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::OTHER_FILES;
 
-/// Raises the limit so that `connections` can be open, as far as the system allows. Returns how many connections can
-/// be.
+/// Raises the limit on open files so that `connections` connections can be open, as far as the system allows. Returns
+/// how many can be.
 pub fn make_room(connections: usize) -> usize {
     let wanted = (connections + OTHER_FILES) as u64;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

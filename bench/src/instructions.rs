@@ -120,7 +120,7 @@ impl Counts {
         Self(least)
     }
 
-    /// Adds a row for each, compared with two of them.
+    /// Adds a row for each operation, with its count as a multiple of the counts of both `peers`.
     fn rows(&self, table: &mut Table, peers: [&str; 2]) {
         for (name, count) in &self.0 {
             let beside =

@@ -20,8 +20,8 @@ const OWNER: &str = "owner-of-20-bytes-xx";
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Held locks. A server's hash tables double when they are full: right before that, at powers of two, a lock takes
-    /// least of them, right after it most.
+    /// The numbers of held locks to measure. A server's hash tables double when they are full: for each lock they take
+    /// least memory right before that, at powers of two, and most right after it.
     #[arg(
         long,
         value_delimiter = ',',

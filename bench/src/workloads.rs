@@ -179,8 +179,8 @@ pub const WORKLOADS: &[Workload] = &[
     plain(FENCED_BY_SCRIPT, &[], &[("EVALSHA {fenced-write} 2 {key}:gate {key} write 7 {owner}", Answer::Okay)]),
 ];
 
-/// Workloads of locks with several holders, as pairs only. `readers-1000` and `readers-100000` have this number of
-/// readers, and each operation adds one.
+/// Workloads of locks with several holders. Each operation is a pair of commands: one adds a holder, the other removes
+/// it. `readers-1000` and `readers-100000` are locks with this number of other readers.
 pub const TOGETHER: &[Workload] = &[
     plain(OURS, &[], PAIR),
     plain(

@@ -96,7 +96,7 @@ pub enum Event {
         heard: Received,
         again: bool,
     },
-    /// The time limit of a caller's stage is over: the caller, and the stage.
+    /// The time limit of a caller's stage is over: the caller, and the number of the stage.
     IsOver(usize, u64),
     Wakes(usize, u64),
     Orders(usize, u64),

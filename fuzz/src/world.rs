@@ -34,7 +34,7 @@ const HINDERED_MS: u32 = 7 * RETRY_HAND_OVER_MS;
 /// A lease whose end is further away than this may have to be sorted before it is handled, in milliseconds.
 const FAR_MS: u64 = 60_000;
 
-/// The treatment of due work when time has passed.
+/// The moment at which work that came due is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
     /// Due work is done before the next command.
@@ -150,7 +150,7 @@ impl World {
         own.is_some_and(|(_, grant)| !grant.is_expired(self.boot))
     }
 
-    /// Returns true if a request waits for the lock whose time is not over.
+    /// Returns true if a request waits for the lock, and the time of its wait is not over.
     pub fn waits_in_time(&self, place: Place) -> bool {
         self.in_time(place) > 0
     }

@@ -35,7 +35,7 @@ pub const fn granted_after(start: BootTime, waited_ms: u64) -> BootTime {
     start.plus_us(waited_us - waited_us / 100 * DRIFT_PERCENT - (waited_us % 100 * DRIFT_PERCENT).div_ceil(100))
 }
 
-/// A question to a node, about the key, the owner and the mode of the machine that asks it.
+/// A question to a node. The key, owner and mode are those of the state machine that asks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ask {
     /// LOCK.ACQUIRE with this proposal.

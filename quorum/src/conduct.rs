@@ -31,7 +31,7 @@ pub struct Conduct {
     has_turn: bool,
     /// The permit number that nodes show as free, or reserve for the caller. `None` if the caller may draw any.
     shown: Option<u16>,
-    /// The times of the caller's tasks within the last second.
+    /// The times at which the caller got a task from its taker within the last second.
     tasks: VecDeque<BootTime>,
 }
 

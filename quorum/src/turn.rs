@@ -46,7 +46,8 @@ impl Turn {
     }
 
     /// Handles the answer of `node`, its vote. If it says that the lock is free, `told` is the server and the permit
-    /// number that it reserves (1 if no permit is wanted). `None` if its time to wait is over, or it failed.
+    /// number that it reserves (1 if no permit is wanted). `told` is `None` if the time of the wait is over, or the
+    /// node failed.
     ///
     /// Votes count by server: two names for one server are one vote. A vote counts until the node casts another, and
     /// repeating it changes nothing. If the node fails after its vote, the vote still counts, because the reservation

@@ -15,8 +15,8 @@ use crate::state;
 
 /// The changes that a performed request has made.
 pub struct Performed {
-    /// True if the key has another lock now. Its lease may end before all others, so the timer may have to be set. (The
-    /// lease of a changed lock only becomes longer.)
+    /// True if a new lock was stored in the key. Its lease may end before all others, so the timer may have to be set.
+    /// (A change of a stored lock can only make its lease longer.)
     pub is_stored: bool,
     /// True if waiting requests may have an answer now.
     pub touches_queue: bool,

@@ -60,7 +60,7 @@ impl Questions {
         }
     }
 
-    /// Answers the clients that wait for the lock of `name` that another node serves it.
+    /// Answers the clients that wait for the lock `name` with the server's error for a slot that another node serves.
     pub fn redirect_all(&mut self, ctx: Context<'_>, name: KeyName<'_>) {
         if let Some(redirect) = self.redirect.take() {
             blocked_clients::dismiss(Key { db: ctx.db(), name: name.bytes() }, &redirect);

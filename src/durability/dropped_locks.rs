@@ -22,7 +22,8 @@ thread_local! {
     static UNLINKED: RefCell<Option<(u32, Box<[u8]>, Evictee)>> = const { RefCell::new(None) };
 }
 
-/// Handles locks that were dropped for good. The last of their leases would have ended at `last`.
+/// Guards the node until `last`, when the last lease of locks that were dropped for good would have ended. Does nothing
+/// if that moment has passed.
 pub fn dropped(last: BootTime) {
     let now = clock::now();
     if state::with(|node| node.dropped(last, now.boot)) {

@@ -9,7 +9,7 @@ use super::log::c_text;
 
 /// The content of the module's sections of INFO.
 pub trait InfoSection {
-    /// The name of the second section, after `lock_`.
+    /// The name of the second section. The server puts `lock_` before it.
     const LISTED: &'static CStr;
 
     /// Returns the names and values of the first section. The server puts `lock_` before each name.

@@ -73,7 +73,7 @@ fn plain(lines: &[String]) -> Vec<String> {
     lines.iter().map(|line| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// Checks that the page shows this output under `command`.
+/// Checks that docs/cli.md shows this output under `command`.
 #[track_caller]
 fn is_shown(command: &str, printed: &str) {
     // The ids are replaced before numbers are, because an id keeps its length.

@@ -1,4 +1,5 @@
-//! A command that runs while it leads, and the current leader.
+//! Tests of `palisade elect`, which runs a command while it leads, and of `palisade leader`, which shows the current
+//! leader.
 
 use std::io::{BufRead, BufReader};
 

@@ -108,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Returns the slots of all owners of `key`.
+    /// Returns the slot, the state, of each owner of `key`.
     pub fn of_key(&self, key: &[u8]) -> Vec<Arc<Slot>> {
         let first = Id { key: key.into(), owner: Arc::default() };
         let slots = self.slots();

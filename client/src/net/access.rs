@@ -274,8 +274,8 @@ impl Way {
         self
     }
 
-    /// Opens a connection that the client will read and write itself. redis-rs has it until [`Lent::take`], and for
-    /// that long the caller must poll the returned driver.
+    /// Opens a connection that the client will read and write itself. Until [`Lent::take`] redis-rs uses the
+    /// connection, and the caller must poll the returned driver.
     ///
     /// # Errors
     /// The reason why there is no connection.

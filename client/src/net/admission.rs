@@ -30,8 +30,8 @@ impl Admission {
         self.turns.acquire().await.ok()
     }
 
-    /// Raises the number of a cluster's masters, each of which takes as many attempts as a single node. A lower number
-    /// changes nothing.
+    /// Raises the number of masters of a cluster. Each of them may have as many attempts at once as a single node. A
+    /// lower number changes nothing.
     pub fn has_masters(&self, masters: usize) {
         let before = self.masters.fetch_max(masters, Ordering::Relaxed);
         self.turns.add_permits(masters.saturating_sub(before) * WINDOW);

@@ -16,7 +16,8 @@ pub struct News {
 }
 
 impl News {
-    /// Creates the news of a version without any later one; the client moves to another version if it `follows`.
+    /// Creates the news of a version of the set, of which no later version is known yet. `follows` is true if the
+    /// client may move to a later version.
     pub fn new(members: Members, follows: bool) -> Self {
         Self { members, follows, told: watch::Sender::new(None), is_over: watch::Sender::new(false) }
     }

@@ -32,7 +32,7 @@ pub enum Given {
 }
 
 impl Given {
-    /// Returns the time for a node of which nothing is known yet.
+    /// Returns the time to answer that a node has at least, as long as nothing is known of its speed.
     pub fn least(self) -> Duration {
         match self {
             Self::Exactly(time) | Self::Within { least: time, .. } => time,

@@ -46,7 +46,8 @@ impl Orders {
         }
     }
 
-    /// Returns the lock for release, if the renewer has not started; `None` if a release has to be ordered.
+    /// Returns the lock, to release it at once, if its renewer has not started. `None` if the caller has to order the
+    /// release from the renewer.
     pub fn release_young(&self) -> Option<Young> {
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Over) {

@@ -69,7 +69,8 @@ impl Observation {
 }
 
 impl NodeReport {
-    /// Returns the state that the next request to this node should name, and the pause before it.
+    /// Returns the pause before the next request to this node, and the state that this request names as known, so that
+    /// the node answers only when it changes.
     pub fn next(&self) -> (Known, Duration) {
         match &self.what {
             Observation::Shows { known: known @ Some(_), .. } | Observation::Same { known, .. } => {

@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// A lock that this version cannot express is written in another one, and read back unchanged.
+    /// A lock that version 3 of the record cannot express is written in another version, and read back unchanged.
     #[test]
     fn is_taken_only_where_it_says_all() {
         let now = at(10_000).boot;

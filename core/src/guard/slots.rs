@@ -222,8 +222,8 @@ impl Slots {
         })
     }
 
-    /// Says why live locks were deleted: whole slots were emptied (`is_flush`), or single keys deleted. Returns the
-    /// number of slots that are guarded because of it.
+    /// Notes why live locks were deleted since the last call: their whole slots were emptied (`is_flush`), or single
+    /// keys were deleted. Returns the number of slots that are guarded because of it.
     pub fn confirm_flush(&mut self, is_flush: bool) -> usize {
         let Some(known) = &mut self.0 else { return 0 };
         let dropped = std::mem::take(&mut known.dropped);

@@ -56,7 +56,8 @@ impl Ring {
         self.pages[page].as_ref().map_or(NONE, |page| page.numbers[index])
     }
 
-    /// Sets the number of this moment, which must not be [`NONE`]. Returns the number that it had before.
+    /// Sets the number of this moment; `number` must not be [`NONE`]. Returns the number that the moment had before, or
+    /// [`NONE`].
     #[inline]
     pub fn set(&mut self, moment: u64, number: u32) -> u32 {
         let (at, index) = split(moment);

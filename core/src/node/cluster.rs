@@ -60,7 +60,7 @@ impl Node {
         self.slots.drop_lock(name, end);
     }
 
-    /// Tells what the recent deletions were: a flush of whole slots (true), or deletions of single keys. Returns the
+    /// Notes what the recent deletions were: a flush of whole slots (true), or deletions of single keys. Returns the
     /// number of slots that are guarded because of it.
     pub fn confirm_slot_flush(&mut self, is_flush: bool) -> usize {
         self.slots.confirm_flush(is_flush)

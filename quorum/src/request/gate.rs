@@ -57,7 +57,7 @@ pub enum GateMemory {
     /// The tokens that have passed. With a time in milliseconds (KEEP), the gate forgets them that long after a token
     /// passed last.
     Tokens(Option<u64>),
-    /// Nothing: with HELD it reads the lock in its key.
+    /// The lock in the key (HELD). The gate itself remembers nothing.
     Lock,
 }
 

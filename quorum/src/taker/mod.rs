@@ -74,11 +74,11 @@ pub struct Taker {
 /// The caller's place among those of its process that want the same lock. What follows a refusal depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
-    /// The caller is not willing to wait.
+    /// The caller does not wait if the lock is not free.
     None,
-    /// The caller is willing to wait, but does not stand in the line of its process yet.
+    /// The caller is willing to wait, but has not joined the line of its process's callers yet.
     BeforeLine,
-    /// The caller stands in the line of its process, or it is its turn there.
+    /// The caller stands in that line, or is the first of it, whose turn it is.
     InLine,
 }
 

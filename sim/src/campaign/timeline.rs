@@ -61,8 +61,8 @@ pub fn write(outcome: &Outcome, path: &Path) -> io::Result<()> {
     svg::save(path, &document)
 }
 
-/// Returns the beginnings of the windows: at violations, then where nodes had the most faults. They are at a distance
-/// from each other.
+/// Returns the beginnings of the windows to draw: at violations, then where nodes had the most faults and refused
+/// accesses. No two windows overlap.
 fn windows(outcome: &Outcome) -> Vec<TimeUs> {
     let mut begins: Vec<TimeUs> = vec![];
     let last = outcome.until.saturating_sub(WINDOW_US).max(outcome.from);

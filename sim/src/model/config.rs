@@ -175,10 +175,10 @@ pub fn broken() -> Vec<Bounded<Rule>> {
     ]
 }
 
-/// The reason why the models of nodes and of a queue cannot detect a rule about several holders.
+/// The reason why the models of nodes and of a queue do not notice if a rule about several holders is switched off.
 const ALONE: &str = "locks are taken alone there";
 
-/// The reason why these models cannot detect a rule about keeping or taking a lock.
+/// The reasons why these models do not notice if a rule about keeping a lock, or about taking one, is switched off.
 const MAY_GIVE_UP: &str = "clients may give up there at any moment";
 const NO_TAKER: &str = "clients ask and wait there at any moment";
 

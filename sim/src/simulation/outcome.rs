@@ -86,7 +86,7 @@ impl Totals {
 /// The reason why a run failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// A law was broken.
+    /// The run broke one of the laws that the referee checks.
     Broken(Violation),
     /// A lock could not be acquired after all faults had ended.
     Stuck { key: u32 },

@@ -114,9 +114,9 @@ pub enum Keeps {
 /// A network in its normal state.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Network {
-    /// Half of the longest delay of most messages, in microseconds.
+    /// Half of the longest time that most messages take, in microseconds.
     pub delay_us: u64,
-    /// The share of messages, in thousandths, that take up to a hundred times as long.
+    /// The share of messages, in thousandths, that take up to 100 times `delay_us`.
     pub slow_permille: u32,
     /// The share of messages, in thousandths, that are lost.
     pub lost_permille: u32,

@@ -33,7 +33,7 @@ use crate::values::failure::Why;
 /// master's number.
 const NUMBERED_FROM: u32 = 32;
 
-/// A cluster in the list of nodes.
+/// A cluster, which is one entry of the client's list of nodes.
 #[derive(Debug)]
 pub struct Cluster {
     /// A weak reference to this cluster, for its masters.
