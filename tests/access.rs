@@ -198,8 +198,8 @@ fn who_was_deleted_while_waiting_is_passed_over() {
     assert_eq!(server.info("hand_overs"), 1);
 }
 
-/// A user that still has the permission gets the lock. So does one that was disabled, whose connection the server
-/// leaves open.
+/// A waiting user that keeps its permission gets the lock. A disabled user gets it too, because the server leaves its
+/// connection open.
 #[test]
 fn who_kept_the_permission_is_served() {
     for change in ["off", "~other", "+get", "-lock.release"] {

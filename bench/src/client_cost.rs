@@ -28,11 +28,12 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "0,1,2")]
     workers: Vec<usize>,
 
-    /// The number of pairs in one run under valgrind; a second run has twice as many, and the difference counts.
+    /// The number of pairs (a lock and its release, or SET and DEL) in one run under valgrind. A second run has twice
+    /// as many, and the difference counts.
     #[arg(long, default_value_t = 2_000)]
     counted: usize,
 
-    /// The number of pairs at full speed.
+    /// The number of pairs in the run at full speed, without valgrind.
     #[arg(long, default_value_t = 50_000)]
     pairs: usize,
 
@@ -190,7 +191,8 @@ impl Counted<'_> {
         ]);
     }
 
-    /// Performs pairs in a process of their own, as the last arguments of `wrapper`.
+    /// Starts a process that performs the pairs, and returns its cost. `wrapper` is a command such as valgrind that
+    /// runs the process; empty for none.
     fn perform(&self, wrapper: &[String], (of, workers, tasks): (PairsOf, usize, usize), pairs: usize) -> Cost {
         let own = std::env::current_exe().unwrap().display().to_string();
         let of = of.to_possible_value().expect("all are shown").get_name().to_owned();

@@ -22,7 +22,8 @@ impl Server {
         Self::start_as(&[], server, module, &[])
     }
 
-    /// Starts a server as the last arguments of `wrapper`, with `settings` in addition to its own.
+    /// Starts a server with `settings` in addition to its own. `wrapper` is a command such as valgrind that runs the
+    /// server; empty for none.
     pub fn start_as(wrapper: &[String], server: &Path, module: &Path, settings: &[&str]) -> Self {
         assert!(module.exists(), "{} is not there: build it with `make build`", module.display());
         let module = std::path::absolute(module).unwrap();

@@ -446,7 +446,7 @@ impl Pipeline {
     }
 }
 
-/// A client that waits for a lock that no workload uses.
+/// A client that waits for a lock that no workload uses, so that the server has a waiter while it is measured.
 struct Waiter(Raw);
 
 impl Waiter {

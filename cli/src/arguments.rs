@@ -65,7 +65,7 @@ pub enum Command {
     /// Extend what `acquire` took for this owner, and print its token
     #[command(after_help = exit::TABLE)]
     Extend(Extend),
-    /// Run a command while this host leads, end it before that is lost, and campaign again
+    /// Run a command while this host leads, end the command before the leadership is lost, and campaign again
     #[command(after_help = exit::TABLE)]
     Elect(Elect),
     /// Show the leader: its term and what it proclaims. Exit status 194: nobody leads

@@ -130,7 +130,7 @@ enum Event {
         ms: Number,
     },
     Lift,
-    /// The operator sets the limits on waiters, on the length of a reservation, and on clocks.
+    /// The operator sets `lock.max-waiters`, `lock.handoff-window` and `lock.max-clock-skew`.
     Configure {
         max_waiters: u8,
         window_ms: u8,

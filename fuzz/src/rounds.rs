@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::quorum::{NodeId, Release, Released, Turn, TurnProgress, majority};
 
-/// The answer of one node. To a wait: its server, or none if it does not say that the lock is free. To a release:
-/// whether it had the lock, or none.
+/// The answer of one node to a wait and to a release. `server` says that the lock is free; `None` if the node does not
+/// say so. `held` is whether the node had the lock; `None` if that is unknown.
 #[derive(Debug, Arbitrary)]
 struct FuzzedAnswer {
     node: u8,

@@ -65,8 +65,8 @@ impl World {
         }
     }
 
-    /// Returns true if no other request came before that of `owner`, which was just answered. The ticket decides, or
-    /// the arrival if turns were left unused.
+    /// Returns true if no other request comes before that of `owner`, which was just answered. The smaller ticket comes
+    /// first. After [`UNUSED_TURNS_MAX`] turns that nobody used, the earlier request may come first instead.
     pub fn is_next(&self, place: Place, owner: &[u8]) -> bool {
         let own = || self.waits.iter().filter(|(_, waits)| waits.place == place && waits.owner == owner);
         let others = || self.line(place).filter(|(_, waits)| waits.owner != owner && self.boot <= waits.until);

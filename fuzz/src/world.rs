@@ -31,7 +31,8 @@ const BACKGROUND_STEPS_MAX: usize = 100_000;
 /// moment for each key.
 const HINDERED_MS: u32 = 7 * RETRY_HAND_OVER_MS;
 
-/// A lease whose end is further away than this may have to be sorted before it is handled, in milliseconds.
+/// A lease whose end is further away than this, in milliseconds, may first have to move to the ring of the timing
+/// wheel.
 const FAR_MS: u64 = 60_000;
 
 /// The moment at which work that came due is done.
@@ -314,8 +315,8 @@ impl World {
     }
 
     /// Checks that the background handles the lease that ends first. Never before its end; and soon after it, or at
-    /// once, except that it may first sort later ends. (If a lock is renamed long after its end, while writes are
-    /// paused, it is due at once.)
+    /// once, except that it may first move later ends to the ring of the timing wheel. (If a lock is renamed long after
+    /// its end, while writes are paused, it is due at once.)
     fn leases_are_looked_after(&self) {
         let first = self.locks.values().map(Lock::next_end).min();
         let earliest = self.node.deadlines().earliest();

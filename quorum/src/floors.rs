@@ -117,7 +117,7 @@ impl Floors {
         self.permits.as_deref().map_or(0, |permits| permits.by_number.len())
     }
 
-    /// Returns about how many bytes it takes on the heap. A tree's nodes are between half and completely full.
+    /// Returns about how many bytes these tokens take on the heap. The nodes of a tree are between half full and full.
     pub fn heap_bytes(&self) -> usize {
         const ENTRY_BYTES: usize = 16;
         self.permits.as_deref().map_or(0, |permits| size_of::<Permits>() + permits.by_number.len() * ENTRY_BYTES)

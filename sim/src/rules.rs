@@ -15,7 +15,7 @@ pub enum Rule {
     Guard,
     /// The guard lasts as long as the longest lease.
     GuardLength,
-    /// A proposed token, which comes from a client's clock, counts only above what the node issued before.
+    /// A proposed token, which comes from a client's clock, is issued only if it is above the node's last one.
     ProposalAboveLast,
     /// An answer to an extension counts only if it arrives before the validity until then has ended.
     AnswersInTime,
@@ -48,7 +48,7 @@ pub enum Rule {
     SlotsFloor,
     /// A round of extension that failed is begun again while there is time.
     RoundsRepeated,
-    /// The first round of a lease begins in time, for others to follow.
+    /// The first round that extends a lease begins early enough for others to follow.
     RoundsInTime,
     /// A lock that a majority has taken away is lost, though its lease has not ended.
     TakenAwayIsLost,
@@ -92,7 +92,7 @@ pub enum Rule {
     ReadersKeepWritersOut,
     /// Permits have numbers, and each number is held by one majority: a node does not just count its holders.
     NumbersNotCounts,
-    /// A permit's number is within the limits of those who hold others, not its own limit alone.
+    /// A permit's number is within the limits of all other holders too, not only within its own limit.
     BothLimits,
     /// A reader's token is above those of the writers and permits before it.
     ReadersAboveWriters,

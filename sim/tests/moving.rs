@@ -23,7 +23,7 @@ enum Step {
 /// The rules of the roll-out, each of which can be left out.
 #[derive(Clone, Copy)]
 struct RollOut {
-    /// Programs hold both locks between the old one and the new one.
+    /// A program that moves from the old lock to the new one holds both in between.
     has_both: bool,
     /// No program leaves `both` for one lock while another holds only the other lock.
     waits: bool,

@@ -82,7 +82,7 @@ pub fn flushed(db: Option<u32>) {
     ffi::free(listed, entries);
 }
 
-/// Deletes the gate whose end has been over longest at `now`; returns false if no listed gate is over.
+/// Deletes the listed gate whose KEEP ended first, if it has ended at `now`; returns false if none has.
 pub fn forget_one(ctx: Context<'_>, now: BootTime) -> bool {
     let Some(due) = state::with(|node| node.gates().take_due(now)) else { return false };
     ctx.select(due.key().db);

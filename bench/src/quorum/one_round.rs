@@ -70,7 +70,7 @@ fn share<'a>(seconds: impl IntoIterator<Item = &'a Second>) -> Option<f64> {
     (taken > 0).then(|| (taken - fenced) as f64 / taken as f64 * 100.0)
 }
 
-/// Measures each of `rates` with each of `skews_ms` for `length`, and new nodes before that. Returns tables, plot and
+/// Measures new nodes first, then each of `rates` with each of `skews_ms` for `length`. Returns tables, plots and
 /// budgets.
 pub async fn measure(
     start: &impl Fn() -> Server,

@@ -14,12 +14,13 @@ use crate::server::{Server, cpu_of_process};
 /// The number of nodes.
 pub const NODES: usize = 5;
 
-/// The number of rounds. Each has a short turn of both kinds, so that disturbances of the machine affect both alike.
+/// The number of rounds. Each has a short turn of SETs and one of locks, so that disturbances of the machine affect
+/// both alike.
 const ROUNDS: usize = 8;
 
 /// The results of some tasks, in one turn or in all.
 pub struct Measured {
-    /// The number of pairs, and their total time.
+    /// The number of pairs (a lock and its release, or SET and DEL), and their total time.
     pairs: u64,
     took: Duration,
     /// The times of taking, in nanoseconds.

@@ -43,7 +43,7 @@ impl Budget {
         Self { what: what.into(), figure, limit, keep: Keep::AtLeast }
     }
 
-    /// Returns true if the figure is on the right side.
+    /// Returns true if the figure keeps to its limit.
     pub fn is_met(&self) -> bool {
         match self.keep {
             Keep::AtMost => self.figure <= self.limit,

@@ -33,8 +33,8 @@ pub async fn check(node: &Node, members: &[&Patient]) -> Vec<Finding> {
     vec![Finding::new(Fail, &node.name, text, ADVICE)]
 }
 
-/// Returns a finding if clients reach a server that Sentinels watch over TLS, and the port that it announces is not its
-/// TLS port. Sentinels name the port that the server, as a replica, announces to its master.
+/// Returns a finding if a server that Sentinels watch has clients with TLS, but announces its port without TLS.
+/// Sentinels name to clients the port that the server, as a replica, announces to its master.
 pub fn to_sentinels(server: &Patient) -> Option<Finding> {
     (server.setting("tls-replication") == "no").then(|| {
         let text = "tls-replication is no: as a replica it announces its port without TLS, and when it takes over Sentinels name that one to all clients";

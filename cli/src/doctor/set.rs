@@ -15,7 +15,7 @@ use crate::show::time;
 /// clock.
 const SKEW_DEFAULT_MS: u64 = 2_000;
 
-/// The furthest that a token may be ahead of a node's clock for the node to raise to it, in microseconds: a year
+/// A node raises a grant to a token that is at most this far ahead of its clock, in microseconds: a year
 /// (docs/commands/fence.md).
 const FOLLOWED_US: u64 = 365 * 86_400_000_000;
 

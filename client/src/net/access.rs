@@ -268,7 +268,7 @@ impl Way {
         }
     }
 
-    /// Returns this way with changed settings of its connections.
+    /// Returns this way to a server, with changed settings of its connections.
     pub fn with(mut self, set: impl FnOnce(ConnectionInfo) -> ConnectionInfo) -> Self {
         self.info = set(self.info);
         self

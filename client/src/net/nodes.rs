@@ -130,7 +130,7 @@ impl Nodes {
         })
     }
 
-    /// Waits until a majority can be asked about `key`, or another set superseded this one.
+    /// Waits until a majority can be asked about `key`, or until another version of the set supersedes this one.
     pub async fn majority_answers(&self, key: &[u8]) {
         loop {
             let news = self.answers_again.notified();

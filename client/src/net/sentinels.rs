@@ -30,7 +30,7 @@ pub struct Sentinels {
     /// The Sentinels' name of the master.
     master: String,
     list: Vec<Sentinel>,
-    /// The settings to connect to the master, as a way whose host and port are replaced.
+    /// The settings to connect to the master. Its host and port are replaced by those that the Sentinels name.
     like: Way,
 }
 

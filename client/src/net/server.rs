@@ -55,7 +55,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates the server at the end of `way`.
+    /// Creates the server to which `way` leads.
     pub fn new(number: usize, way: Way) -> Self {
         Self { number, way, slots: None }
     }

@@ -323,8 +323,8 @@ mod tests {
         Why::Refused { code: code.to_owned(), text: text.to_owned() }
     }
 
-    /// Each case: a server's answer, the reason, and whether that is lasting and a refusal. The server's own words stay
-    /// unchanged.
+    /// Each case: a server's answer, the reason, whether the reason is lasting, and whether it is a refusal. The
+    /// server's own words stay unchanged.
     #[test]
     fn each_answer_of_a_server() {
         let reason = "this node may have forgotten grants (restart)";

@@ -259,7 +259,7 @@ impl Ledger {
     }
 
     /// Returns whether a state should be written now, before a request has to wait for it. That is so when half of the
-    /// tokens up to the ceiling are used up, or when the disk lacks something that the master has told.
+    /// tokens up to the ceiling are used up, or when the disk lacks something that the master has sent.
     pub fn is_write_due(&self, tokens: &Tokens, skew_ms: u32, now: Now) -> bool {
         let Handed { ceiling, stripe_change, outstanding_ttl_ms, .. } = self.handed;
         tokens.uses_up(ceiling, now.wall_us, skew_ms)

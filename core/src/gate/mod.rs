@@ -133,8 +133,8 @@ mod tests {
     }
 
     proptest! {
-        /// After any passings with any KEEPs, no smaller exclusive token passes until the latest of their ends, and at
-        /// that moment.
+        /// After any passings with any KEEPs, the gate refuses an exclusive token smaller than the largest until the
+        /// latest KEEP ends, and still at that moment.
         #[test]
         fn the_end_never_comes_nearer(
             calls in prop::collection::vec((1..9_u64, prop::option::of(1..50_u64), 0..40_u64), 1..40),

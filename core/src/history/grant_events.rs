@@ -134,8 +134,8 @@ impl Outbox {
         self.events.pop_front()
     }
 
-    /// Returns how many events were dropped since the last call because there were too many unpublished ones.
-    /// Subscribers miss them after all present ones.
+    /// Returns how many events were dropped since the last call because there were too many unpublished ones. The
+    /// dropped events are later than all that are kept.
     pub(super) fn take_missed(&mut self) -> u64 {
         std::mem::take(&mut self.missed)
     }

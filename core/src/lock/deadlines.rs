@@ -180,7 +180,7 @@ impl Deadlines {
     }
 
     /// Returns the time after which to look for due entries: up to [`Self::LATE_US`] after the first deadline. It is
-    /// earlier if entries that are minutes away have to be sorted first.
+    /// earlier if entries that are minutes away first have to move to the ring of the timing wheel.
     #[inline]
     pub fn earliest(&self) -> Option<BootTime> {
         self.main.next().into_iter().chain(self.firsts.first().map(|(first, _)| *first)).min()

@@ -75,7 +75,8 @@ const fn end_before(tick: u64) -> BootTime {
 /// The entries of one database: one for each lock there.
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
-    /// The number of this set. Every other set with locks has another number, and so has every detached one.
+    /// The number of this set of entries. Every other set with locks has another number, and so has every set that was
+    /// taken out before a flush.
     pub number: u32,
     entries: Slab<Entry>,
     long_names: Slab<Box<[u8]>>,
@@ -210,8 +211,8 @@ impl Entries {
     }
 
     /// Removes the entry that has been due longest, or one of the same tick, from its list. The entry keeps its place
-    /// until it is removed, or moved to another time. `None` if none is due. Also `None` if many have to be sorted
-    /// first: then [`Entries::next`] is still in the past.
+    /// until it is removed, or moved to another time. `None` if none is due. Also `None` if many must first move from
+    /// the overflow lists to the ring: then [`Entries::next`] is still in the past.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Name)> {
         self.is_now(now);
         self.bring_near();

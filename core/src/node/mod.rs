@@ -267,7 +267,7 @@ impl Node {
     }
 
     /// Arms the guard for `cause`, which arose at `now`, until `until` at least. The guard stays even if the last flush
-    /// turns out to be a reload.
+    /// proves to be the start of a reload.
     pub(crate) fn arm_guard(&mut self, cause: Cause, now: BootTime, until: BootTime) {
         self.guard.arm(cause, now, until);
         if let Some(flush) = &mut self.flush {

@@ -127,7 +127,8 @@ impl<T: Default> Planned<T> {
         self.ids.get(&key.db)?.get(key.name).copied()
     }
 
-    /// Returns the value for the name of `key`, and the name to share. If there was no value, it is a new one.
+    /// Returns the stored copy of the name of `key`, which the caller may share, and the name's value. If there was
+    /// none, the value is new.
     pub fn reach(&mut self, key: Key<'_>) -> (Arc<[u8]>, &mut T) {
         self.recent = self.id_of(key).unwrap_or(self.last_id + 1);
         let entry = self.entries.entry(self.recent).or_insert_with(|| {

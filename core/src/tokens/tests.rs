@@ -233,7 +233,7 @@ fn where_clocks_are_apart_the_nodes_ceiling_follows() {
     assert_eq!(ends, [Err(Refusal::NotYet), Err(Refusal::FenceTooFar { max: tokens.ceiling() })]);
 }
 
-/// Clocks differ, a hostile client takes a stripe's ceiling for itself, and the node restarts again and again. The
+/// Clocks differ, a hostile client raises the tokens of its key far ahead, and the node restarts again and again. The
 /// node's ceiling follows the clocks, not the client.
 #[test]
 fn starts_do_not_add_up_what_the_ceiling_followed() {

@@ -16,7 +16,7 @@ use model::{Last, Lock, Op};
 struct Segment {
     history: String,
     key: String,
-    /// The verdict of the first judge.
+    /// The verdict of the first judge, which is in Go.
     verdict: String,
     before: Vec<Last>,
     ops: Vec<Op>,

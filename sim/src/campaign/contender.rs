@@ -117,7 +117,8 @@ pub async fn run(settings: Settings) {
 
 struct Contender {
     task: Task,
-    /// True for a task that keeps the client's own key for a long time, even through faults of nodes.
+    /// True for the task that holds the key that only this client uses. It does so for a long time, even through faults
+    /// of nodes.
     own: bool,
 }
 

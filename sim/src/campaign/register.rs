@@ -60,7 +60,8 @@ struct Inner {
 
 #[derive(Clone, Debug, Default)]
 struct Cell {
-    /// For each permit, the number that its holders write. Permit 0 stands for writers and readers.
+    /// The protected numbers, each of which a write raises by 1. Holders of a permit write the number of their permit;
+    /// writers use number 0.
     numbers: BTreeMap<u16, u64>,
     /// The largest tokens of the accesses so far.
     seen: Floors,

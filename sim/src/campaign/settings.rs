@@ -46,7 +46,8 @@ pub struct Settings {
     /// The folder for the report; what is there is replaced.
     #[arg(long, default_value = "target/chaos", value_parser = absolute)]
     pub out: PathBuf,
-    /// Lose disks and state files whatever tokens there are: excepted by the contract, see docs/chaos.md.
+    /// Lose disks and state files even while a token is further ahead of the clock than the skew, which no promise
+    /// covers: see docs/chaos.md.
     #[arg(long)]
     pub lose_disks_at_any_time: bool,
     /// Break a cluster of six instead of five independent nodes; `--faults` do not apply to it.

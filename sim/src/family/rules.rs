@@ -7,7 +7,7 @@ use clap::ValueEnum;
 pub enum FamilyRule {
     /// Permits have numbers, and each number is held by one majority: a node does not just count its holders.
     NumbersNotCounts,
-    /// A permit's number is within the limits of those who hold others, not its own limit alone.
+    /// A permit's number is within the limits of all other holders too, not only within its own limit.
     BothLimits,
     /// Readers keep writers out.
     ReadersKeepWritersOut,

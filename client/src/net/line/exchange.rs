@@ -221,7 +221,7 @@ impl<T: Waits> Exchange<T> {
         }
     }
 
-    /// Returns room for bytes to be read.
+    /// Returns the free end of the input buffer, into which the caller reads bytes from the connection.
     pub fn room(&mut self) -> &mut [u8] {
         const ROOM: usize = 16 * 1024;
         if self.taken == self.filled {

@@ -60,15 +60,15 @@ pub struct Line<T> {
     called: Notify,
 }
 
-/// A task in a runtime that serves a connection.
+/// A task in a caller's runtime that serves a connection.
 #[derive(Debug)]
 struct Follower {
     runtime: Id,
     /// The number of this follower among all that the connection has had.
     number: u64,
-    /// Number of the thread's checks since the follower last ran.
+    /// Number of checks by the client's thread since the follower last ran.
     silent: u32,
-    /// Number of consecutive checks in which the thread found answers that the follower had not read.
+    /// Number of consecutive checks in which the client's thread found answers that the follower had not read.
     missed: u32,
     /// Number of consecutive checks without requests, new or unanswered.
     idle: u32,

@@ -18,8 +18,8 @@ use crate::values::failure::Why;
 /// Maximum number of idle connections kept for waiting.
 const IDLE_WAITERS: usize = 16;
 
-/// Number of requests that wait on connections of their own above which a caller should wait in another way, if there
-/// is one.
+/// Number of requests waiting on connections of their own from which on a further request waits through a listener, if
+/// the node accepts listeners.
 const BLOCKED_FEW: usize = IDLE_WAITERS;
 
 impl Node {

@@ -207,7 +207,7 @@ fn is_as_it_should_be(deadlines: &Deadlines, locks: &Stored) -> Result<(), TestC
     prop_assert_eq!(deadlines.earliest().is_some(), first.is_some());
     if let (Some(first), Some(earliest)) = (first, deadlines.earliest()) {
         let is_near = earliest >= first && earliest.us_since(first) <= Deadlines::LATE_US;
-        // Work before the first deadline is only right if far entries have to be sorted.
+        // Work before the first deadline is only right if far entries have to move to the ring of the timing wheel.
         let is_to_sort = earliest < first && locks.values().any(|lock| lock.next_end().ms_since(earliest) >= 60_000);
         prop_assert!(is_near || is_to_sort, "{:?} for {:?}", earliest, first);
     }

@@ -173,9 +173,9 @@ fn nodes_that_restart_one_after_the_other_lose_nothing() {
     assert_eq!((held.nodes_held(), held.was_gone_from(0)), (3, false));
 }
 
-/// Regression: nodes that answered the acquisition after the majority counted until the first extension as nodes with
-/// an unknown lease. When the lock was taken away there, they were asked at once to grant it again. They must count as
-/// nodes that lost it.
+/// Regression: until the first extension, a node that granted the lock after a majority had done so counted as a node
+/// with an unknown lease. When the lock was taken away there, the node was asked at once to grant it again. Such a node
+/// must count as one that lost the lock.
 #[test]
 fn a_lock_that_is_taken_away_where_it_was_granted_last_is_lost() {
     let granted = |n| (id(n), Some(token(100)), false);

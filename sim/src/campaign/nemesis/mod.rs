@@ -1,7 +1,7 @@
 //! The nemesis: injects the faults of a campaign. Several tasks, called hands, work at once and independently, so
 //! faults overlap in all ways. The seed determines the choices of each.
 //!
-//! The nemesis does not use the exceptions of the contract: see docs/chaos.md.
+//! The nemesis injects none of the faults that the promises exclude: see docs/chaos.md.
 
 mod alone;
 mod copies;
