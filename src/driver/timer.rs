@@ -30,8 +30,8 @@ const LATE_US: u64 = 5_000;
 /// of a client may run between two slices.
 const STALLED_US: u64 = 1_000_000;
 
-/// If new work is due earlier than the timer, but by less than this, the timer is left as it is, in microseconds. To
-/// set it anew would cost more than it gains.
+/// The least time, in microseconds, by which new work must be due before the timer for the timer to be set anew.
+/// Setting it for less would cost more than it gains.
 const EARLIER_US: u64 = 2_000;
 
 /// The longest time for which the timer is set, in milliseconds. If work is due later, the timer is then set again.
@@ -48,7 +48,8 @@ struct Armed {
 
 thread_local! {
     static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
-    /// The end of the last slice of work, if more was due than fitted into it. Then the next slice is planned already.
+    /// The end of the last slice of work, as long as the next slice is planned because not all due work fitted into the
+    /// last. `None` if no slice is planned.
     static BUSY: Cell<Option<BootTime>> = const { Cell::new(None) };
 }
 

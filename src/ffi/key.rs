@@ -24,7 +24,7 @@ pub(super) fn is_deleting() -> bool {
 }
 
 thread_local! {
-    /// True on the thread on which the module is deleting a key: the one with the value [`DELETING`].
+    /// True on the thread on which the module is deleting the key that has the value [`DELETING`].
     static DELETES: Cell<bool> = const { Cell::new(false) };
 }
 

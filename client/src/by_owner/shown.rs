@@ -87,7 +87,7 @@ pub struct NodeSet {
     pub majority: usize,
     /// The remaining time of the guard and its cause, if too few nodes serve because too many are guarded.
     pub guarded: Option<(Duration, String)>,
-    /// The longest lease that all nodes accept that answered.
+    /// The longest lease that every node accepts, of those that answered.
     pub max_ttl: Option<Duration>,
     /// The median of the nodes' wall clocks, in microseconds since 1970.
     pub clock_us: u64,

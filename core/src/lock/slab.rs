@@ -30,7 +30,7 @@ impl<T> Piece<T> {
         self.taken[index as usize / 64] >> (index % 64) & 1 != 0
     }
 
-    /// Returns the index of the first free place in a piece. The caller knows that it has one.
+    /// Returns the index of the first free place in this piece, which must have one.
     fn first_free(&self) -> u32 {
         match self.taken[0].trailing_ones() {
             64 => 64 + self.taken[1].trailing_ones(),

@@ -82,8 +82,8 @@ impl Server {
         self.perform(key, &Does::Fence(owner, token), None, now)
     }
 
-    /// Raises tokens with `FarTokensApart` switched off: accepts any token below the cap, and raises the node's own
-    /// ceiling to it.
+    /// Raises tokens with `FarTokensApart` switched off: accepts any token up to [`FENCE_CAP`], and raises the node's
+    /// own ceiling above the token.
     fn follow_to_a_cap(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<(), Refusal> {
         let held = self.locks.get(&key).and_then(|lock| Some(lock.grant(lock.find(owner)?)));
         if held.is_none_or(|grant| grant.is_expired(now.boot) || token <= grant.token()) {

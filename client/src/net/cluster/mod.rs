@@ -36,7 +36,7 @@ const NUMBERED_FROM: u32 = 32;
 /// A cluster, which is one entry of the client's list of nodes.
 #[derive(Debug)]
 pub struct Cluster {
-    /// A weak reference to this cluster, for its masters.
+    /// A weak reference to this cluster, through which tasks of its masters make pending releases.
     this: Weak<Self>,
     name: String,
     /// The cluster's index in the client's list of nodes.

@@ -232,7 +232,7 @@ async fn failed_over(world: &World, node: usize, machine: &mut Machine, dice: &m
     FailOver::draw(dice).run(world, node, machine).await;
 }
 
-/// A failover: a replica replaces its master. The master is dead by then, as the contract requires of a promotion.
+/// A failover: a replica replaces its master. The master is dead by then, as operators must ensure before a promotion.
 #[derive(Clone, Copy, Debug)]
 struct FailOver {
     /// The time for which the replica keeps up with its master.
