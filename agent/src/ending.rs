@@ -2,17 +2,17 @@
 
 use tokio::sync::mpsc;
 
-/// A token that each connection has while it is served. When the agent ends, it waits until all tokens are dropped.
+/// A handle that each connection has while it is served. When the agent ends, it waits until all of these are dropped.
 #[derive(Clone, Debug)]
 pub struct Present {
     _sender: mpsc::Sender<()>,
 }
 
-/// Notices when all [`Present`] tokens are dropped.
+/// Notices when all [`Present`] handles are dropped.
 #[derive(Debug)]
 pub struct Absence(mpsc::Receiver<()>);
 
-/// Creates the first [`Present`] token, and the [`Absence`] that notices when all such tokens are dropped.
+/// Creates the first [`Present`] handle, and the [`Absence`] that notices when all of them are dropped.
 pub fn presence() -> (Present, Absence) {
     let (sender, receiver) = mpsc::channel(1);
     (Present { _sender: sender }, Absence(receiver))

@@ -22,9 +22,9 @@ const OWNER: &str = "owner-of-20-bytes-xx";
 /// The number of commands sent before waiting for the first answer.
 const BATCH: usize = 1_000;
 
-/// The largest cost of a pair of commands beside the most locks, as a multiple of its cost beside the fewest. The
-/// growth is the server's: its table of keys no longer fits into the caches, and SET and DEL take 1.97 times as long.
-/// The deadlines must add nothing to that.
+/// The largest cost of a pair of commands while the most locks are held, as a multiple of its cost while the fewest
+/// are. The server causes the growth: its table of keys no longer fits into the caches, and SET and DEL take 1.97 times
+/// as long. The deadlines must add nothing to that.
 const MANY_MAX: f64 = 1.9;
 
 /// The distance between the keys of pairs, a prime, so that neighbours in time are not neighbours in memory.

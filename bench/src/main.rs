@@ -73,7 +73,7 @@ enum Task {
     Quorum(quorum::Options),
     /// A lock through `palisade agent`, beside one that the client takes itself.
     Agent(agent::Options),
-    /// CPU of servers and client for each lock, on clusters of 1, 2 and 4 masters.
+    /// CPU time of servers and client for each lock, on clusters of 1, 2 and 4 masters.
     Cluster(cluster::Options),
     /// CPU time of the server for each operation, and the operations in a second.
     ServerCost(server_cost::Options),

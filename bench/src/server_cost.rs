@@ -58,7 +58,8 @@ const GATE_BUDGETS: [(&str, f64); 2] = [(FENCED_BY_SCRIPT, 0.6), (SET, 2.0)];
 const BESIDE_WAITER_MAX: f64 = 1.03;
 
 /// The largest cost of ACQUIRE and RELEASE with the AOF, as a multiple of the cost of the server's own pair of commands
-/// with it. An effect of a module is looked up by name, and a lock's record contains more than a key and a value.
+/// with it. The lock costs more because the server looks up by name each command that a module replicates, and because
+/// a lock's record contains more than a key and a value.
 const WITH_AOF_BUDGETS: [(&str, f64); 2] = [(OURS, 1.5), (OURS_WITH_FENCE, 1.4)];
 
 /// The measurement of one turn of an operation.

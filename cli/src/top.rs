@@ -160,7 +160,7 @@ impl Shown {
     }
 }
 
-/// Returns the events per second on nodes between two pages.
+/// Returns the events per second on each node between the readings `before` and `now`.
 fn rates(before: &Look, now: &Look) -> Vec<Rates> {
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
     let of_node = |now: &NodeView| {

@@ -65,7 +65,8 @@ pub struct KeptLease {
 /// The connections, and the leases that are kept alive for them.
 #[derive(Debug, Default)]
 pub struct Keeping {
-    /// For each place of a connection, how many connections there have ended.
+    /// For each of the [`CONNECTIONS`] places of a connection, the number of connections that have ended there. A new
+    /// one takes the place of an ended one.
     pub ended: [u64; CONNECTIONS],
     pub kept: BTreeMap<(Place, Vec<u8>), KeptLease>,
     pub waiting: BTreeMap<WaiterId, Wish>,

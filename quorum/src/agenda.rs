@@ -55,7 +55,7 @@ impl<E> Agenda<E> {
 }
 
 impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
-    /// Creates an agenda at the time `now`, with randomness from `chance`, which never ends.
+    /// Creates an agenda at the time `now`. Its randomness comes from `chance`, which must never end.
     pub fn drawn_from(chance: C, now: u64) -> Self {
         Self { now, chance, numbers: 0, events: BTreeMap::new() }
     }

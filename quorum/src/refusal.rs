@@ -101,7 +101,7 @@ pub enum Refusal {
     },
     /// `ERR`: not a valid floor of tokens.
     Floor {
-        /// The option whose value it is.
+        /// The option with the invalid value.
         option: &'static str,
     },
     /// `ERR`: not a valid length of a guard.
@@ -120,7 +120,7 @@ pub enum Refusal {
     OwnerLength,
     /// `ERR`: the note is too long.
     NoteLength {
-        /// The argument or option whose value it is.
+        /// The argument or option with the invalid value.
         argument: &'static str,
     },
     /// `ERR`: not a valid sequence number of a note.
@@ -136,7 +136,7 @@ pub enum Refusal {
     KnownToken,
     /// `ERR`: not a token, which is an integer from 1 to 2^53 - 1.
     Token {
-        /// The argument or option whose value it is.
+        /// The argument or option with the invalid value.
         argument: &'static str,
     },
     /// `ERR`: not a valid number of holds.

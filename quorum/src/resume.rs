@@ -23,8 +23,8 @@ pub enum Resumed {
     Open,
     /// No majority has the lock: its lease has ended, or it was never held.
     NotHeld,
-    /// A majority has the lock. The machine goes on where the other process was; it may first have to raise the nodes'
-    /// tokens to a common one.
+    /// A majority has the lock. The acquisition continues where the other process left it; it may first have to raise
+    /// the nodes' tokens to a common one.
     Goes(Box<(Acquire, Progress)>),
 }
 

@@ -33,7 +33,7 @@ pub enum Rule {
     DriftMargin,
     /// Tokens are issued up to a ceiling that is on the disk, and a later incarnation starts above it.
     Ceiling,
-    /// Raising a token is not bound by the node's clock.
+    /// A node raises a token with LOCK.FENCE even if it is far ahead of the node's clock.
     FenceBeyondTheClock,
     /// The queue of a lock that ends by itself is served.
     QueueIsLookedAt,

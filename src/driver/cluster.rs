@@ -99,8 +99,8 @@ pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
     }
 }
 
-/// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. Perhaps it deletes the
-/// whole slot.
+/// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. If it turns out that the
+/// server emptied the whole slot, the slot is guarded.
 pub fn dropped(name: &[u8], end: BootTime) {
     if end >= clock::boot_now() {
         state::with(|node| node.dropped_in_slot(name, end));

@@ -18,8 +18,7 @@ const REPLICAS_STAND_MS: u64 = 100;
 /// Answers the questions that the engine asks in one request.
 #[derive(Default)]
 pub struct Questions {
-    /// The error that the server gives to clients of a slot that it does not serve, for the clients that wait for the
-    /// key.
+    /// The server's error for clients that wait for the key, if the server does not serve the key's slot.
     redirect: Option<String>,
 }
 

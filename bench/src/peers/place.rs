@@ -172,7 +172,8 @@ impl Place<'_> {
         Cpu { servers: share(self.cpu_of_servers(how) - servers), clients: share(cpu_of_process(clients) - of_clients) }
     }
 
-    /// Returns the requests, bytes and fsyncs so far.
+    /// Returns the number of requests, bytes and fsyncs so far, of the server or of the etcd cluster. Fsyncs are
+    /// counted only for etcd.
     async fn counters(&mut self, how: &WaitMethod) -> (f64, f64, f64) {
         if let WaitMethod::Etcd(n) = how {
             let done = self.etcds[*n].1.done().await;

@@ -15,8 +15,8 @@ use crate::server::connect;
 /// The time after which a node that accepts no connection counts as dead and is left out.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The raw commands through a thread that owns the connections, as in the client, so that the way there and back is
-/// included.
+/// [`RawSets`] through a thread that owns the connections, as in the client, so that the time of the way to that thread
+/// and back is included.
 pub struct RawSetsApart {
     raw: RawSets,
     thread: Handle,

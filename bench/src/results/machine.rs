@@ -4,7 +4,7 @@ use std::fs::read_to_string;
 
 use serde::{Deserialize, Serialize};
 
-/// The conditions of a figure apart from the programs.
+/// The machine on which figures were measured, and how busy it was.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Machine {
     pub cpu: String,

@@ -62,8 +62,9 @@ const CHANGES_MUCH: [&str; 8] = [
     "ACL WHOAMI",
 ];
 
-/// Uses everything that the client can do, over three nodes, with the line for every version, and with the one for
-/// these servers if it differs. Nothing is refused, and every other command is.
+/// Does everything that the client can do, with three nodes, as a user made by a line of `palisade acl`: the line for
+/// every version of the servers, and the one for these servers if it differs. Nothing is refused, but every other
+/// command is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_application_can_do_all_that_a_client_does_and_no_more() {
     let nodes = Nodes::start(3);

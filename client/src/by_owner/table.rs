@@ -71,7 +71,7 @@ pub struct Table {
     kept: Mutex<HashMap<Keeper, HashSet<Id>>>,
 }
 
-/// The slots, the states of owners, by key and then by owner.
+/// The slots: one for each owner of a lock, with that owner's state. They are sorted by key, then by owner.
 #[derive(Debug, Default)]
 struct Slots {
     by_id: BTreeMap<Id, Arc<Slot>>,

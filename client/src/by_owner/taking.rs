@@ -333,7 +333,7 @@ pub fn changes_meet() -> Error {
     Error::new(ErrorKind::NoQuorum, "other changes of it were under way on the nodes: try again")
 }
 
-/// Returns whether too many of `nodes` nodes failed to answer for a majority.
+/// Returns whether fewer than a majority of `nodes` nodes answered.
 fn too_many_away(error: &Error, nodes: usize) -> bool {
     error.nodes().iter().filter(|node| node.why != Why::NotHeld).count() > nodes - majority(nodes)
 }

@@ -181,8 +181,8 @@ impl Views {
         seen.iter().map(|(_, grant)| grant.token.get()).collect()
     }
 
-    /// Returns whether too few nodes are unknown to change which grants a majority has. A node is unknown if it did not
-    /// answer, or may have forgotten grants.
+    /// Returns whether the nodes whose grants are unknown are too few to change which grants a majority has. A node's
+    /// grants are unknown if it did not answer, or may have forgotten grants.
     pub fn is_decided(&self) -> bool {
         let each: Vec<HoldStatus> = self.by_attempt().values().map(|shown| self.known(shown)).collect();
         // The status of an attempt that no node has shown so far.

@@ -189,7 +189,8 @@ impl Home {
         }
     }
 
-    /// Drops work at the front that has ended. It is then freed by the thread that allocated it, which is faster.
+    /// Drops pieces of work at the front of the queue that have ended. Their memory is then freed by the thread that
+    /// allocated it, which is faster.
     fn spare_thread(&self) {
         for _ in 0..SPARED {
             let Some(mut left) = self.queue().new.pop_front() else { return };

@@ -157,7 +157,7 @@ impl Lease {
         ShownKey(&self.key)
     }
 
-    /// Returns the command for a call of a quorum machine.
+    /// Returns the command that sends `ask`, a request of the quorum's state machines, to a node.
     pub fn command(&self, ask: Ask) -> Cmd {
         match ask {
             Ask::Acquire { ttl_ms, proposal, retry } => {

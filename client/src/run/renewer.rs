@@ -259,8 +259,8 @@ impl Renewer {
         }
     }
 
-    /// Waits for the other nodes' answers to the acquisition, for a short time after the grant. The term is the token
-    /// that the nodes agree on.
+    /// Waits a short time after the grant for the other nodes' answers to the acquisition. They can still raise the
+    /// token on which the nodes agree, and that becomes the leader's term.
     async fn await_stragglers(&mut self) {
         let by = self.since + STRAGGLERS;
         while let Ok(Some(reply)) = timeout_at(by, self.calls.next()).await {

@@ -30,7 +30,7 @@ const WANTED: [Wanted; 6] = [
     Wanted::Permit { limit: 3, number: Some(2) },
 ];
 
-/// A grant, or a reservation, in the simple implementation.
+/// A grant or a reservation in the simple implementation, [`Plain`].
 #[derive(Clone, Copy, Debug)]
 struct ListedGrant {
     owner: u8,

@@ -47,8 +47,8 @@ impl Run<'_> {
         self.answer(Ok(Reply::Later))
     }
 
-    /// Begins the next slice of a BREAK, which had grants left with its token. If the lock is gone, it may be under
-    /// another name now, or on another node: the client is refused.
+    /// Begins the next slice of a BREAK that has not ended all grants with its token. If the key no longer holds the
+    /// lock, the client gets an error: the grants may be under another name now, or on another node.
     pub(super) fn begin_slice(&mut self, breaking: &Breaking, at: &mut At<'_>) -> Option<Step> {
         self.touches_queue = true;
         if at.held.is_some() {

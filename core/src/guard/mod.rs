@@ -143,8 +143,9 @@ mod tests {
         assert_eq!((guard.ensure_open(ms(30)), guard.left_ms(ms(30))), (Ok(()), 0));
     }
 
-    /// Tries every sequence of up to four causes with small times. The guard never ends before any cause's own end. Its
-    /// end only moves away until it has passed, and `since` is that of the latest cause that makes locks doubtful.
+    /// Tries every sequence of up to four causes with small times. The guard never ends before any cause's own end.
+    /// Until it has ended, its end is only moved later, and `since` is that of the latest cause that makes locks
+    /// doubtful.
     #[test]
     fn every_small_sequence_of_causes() {
         fn go(guard: Guard, now: u64, ends: &[u64], depth: usize) {

@@ -126,8 +126,7 @@ impl Slots {
         self.0.as_ref().is_some_and(|cluster| cluster.served == *owned)
     }
 
-    /// Notes that the guard of the whole node covers what it now takes over. So the slots that it gains next need no
-    /// guard of their own.
+    /// Notes that the whole node is about to be guarded, so the slots that it gains next need no guard of their own.
     pub fn cover(&mut self) {
         if let Some(slots) = &mut self.0 {
             slots.covered = true;

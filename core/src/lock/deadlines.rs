@@ -91,7 +91,8 @@ pub struct Deadlines {
     /// The numbers of sets that became empty. No lock refers to an entry of such a set, so its number can be used
     /// again.
     free_numbers: Vec<u32>,
-    /// The highest number that a set has had. Numbers are used again, except that of a detached set.
+    /// The highest number that a set of entries has had. The number of a set that became empty is used again. That of a
+    /// [`Detached`] set is not, because locks may still refer to its entries.
     numbers: u32,
 }
 
@@ -307,7 +308,8 @@ impl Deadlines {
         })
     }
 
-    /// Keeps a set without entries for another database, or only its number if one is kept already.
+    /// Keeps a set without entries for the next database that gets a lock. If a set is kept already, keeps only the
+    /// number of this one.
     fn is_spare(&mut self, empty: Box<Entries>) {
         match self.spare {
             None => self.spare = Some(empty),

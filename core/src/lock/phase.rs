@@ -19,8 +19,8 @@ pub struct Past {
     pub swaps: u32,
 }
 
-/// A phase: the time in which a lock is held without a break, from when it was free until it is free again. Keeps the
-/// highest tokens that matter to later grants.
+/// A phase: the time in which a lock is held without interruption, from when it was free until it is free again. Keeps
+/// the highest tokens that matter to later grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Phase {
     /// The lower bound for all grants in the phase. It is the highest token that the key had before the phase began, or

@@ -43,7 +43,7 @@ impl Default for Ring {
     }
 }
 
-/// Returns the page of a moment, and its index there.
+/// Returns the index of a moment's page, and the moment's index in that page.
 const fn split(moment: u64) -> (usize, usize) {
     ((moment % MOMENTS) as usize / PAGE, moment as usize % PAGE)
 }

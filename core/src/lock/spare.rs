@@ -13,7 +13,7 @@ const KEPT: usize = 16;
 pub(crate) struct Spare(SmallVec<[Box<Lock>; KEPT]>);
 
 impl Spare {
-    /// Puts `lock` on the heap, in kept memory if there is any.
+    /// Puts `lock` on the heap, in the memory of an ended lock if any is kept.
     #[inline(always)]
     pub fn put(&mut self, lock: Lock) -> Box<Lock> {
         match self.0.pop() {

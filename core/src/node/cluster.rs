@@ -37,8 +37,7 @@ impl Node {
         self.tokens.raise_floor(token_floor(None, &Found::default(), now.wall_us, self.skew_ms));
     }
 
-    /// Notes that the guard of the whole node covers what it now takes over. So the slots that it gains next need no
-    /// guard of their own.
+    /// Notes that the whole node is about to be guarded, so the slots that it gains next need no guard of their own.
     pub fn cover_slots(&mut self) {
         self.slots.cover();
     }
@@ -54,8 +53,8 @@ impl Node {
         self.pass_tokens_of_others(now);
     }
 
-    /// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. Perhaps it deletes
-    /// the whole slot.
+    /// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. If it turns
+    /// out that the server emptied the whole slot, the slot is guarded.
     pub fn dropped_in_slot(&mut self, name: &[u8], end: BootTime) {
         self.slots.drop_lock(name, end);
     }

@@ -333,7 +333,7 @@ mod tests {
     use super::*;
     use crate::fixture::{self, ms};
 
-    /// After a flush the guard refuses the locks that it dropped. Locks that it left are as sure as before.
+    /// After a flush the guard refuses new grants. The locks that survived the flush are as sure as before.
     #[test]
     fn a_flush_leaves_what_survives_it_as_sure_as_it_was() {
         let mut node = fixture::node();

@@ -69,7 +69,7 @@ pub struct Waiter {
     /// True if the request need not wait for those before it. That is so if, when it arrived, its owner held the lock
     /// together with others, or had the turn.
     pub(crate) is_at_hand: bool,
-    /// The user in whose share of the room the request counts.
+    /// The user to whose share of places and bytes the request counts.
     pub(crate) user: UserId,
     owner: Box<[u8]>,
     /// The note; requests of one owner with equal notes share it.

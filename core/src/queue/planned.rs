@@ -275,7 +275,8 @@ mod tests {
         }
     }
 
-    /// All names that share a bit are removed. Once the filter is built anew, such names cause no search any more.
+    /// Once all names with a certain bit are removed and the filter is built anew, names with that bit cause no search any
+    /// more.
     #[test]
     fn kinds_are_forgotten() {
         let mut planned = Planned::<u32>::default();

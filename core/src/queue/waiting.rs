@@ -138,7 +138,7 @@ impl Waiting {
         self.to_send_away = (!self.places.is_empty()).then(|| (self.arrivals, (BootTime::default(), WaiterId(0))));
     }
 
-    /// Returns whether requests may be left that are to be dismissed.
+    /// Returns whether some requests may still have to be dismissed.
     pub fn sends_away(&self) -> bool {
         self.to_send_away.is_some()
     }

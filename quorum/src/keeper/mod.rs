@@ -94,7 +94,7 @@ pub struct Work {
 pub enum News {
     /// The round extended the lock's validity.
     Extended,
-    /// The round can no longer extend the lock's validity, which ends when it would have ended.
+    /// The round failed: it can no longer extend the lock's validity, which ends as if there had been no round.
     NotExtended,
     /// A majority has converted the grant to shared.
     Shared,

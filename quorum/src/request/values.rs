@@ -174,7 +174,7 @@ impl Ticket {
 pub struct Behind(u32);
 
 impl Behind {
-    /// Creates a number of callers. `None` stands for a word that is not a number.
+    /// Creates the value from the number in a request; `None` stands for a word that is not a number.
     pub fn new(number: Option<u64>) -> Result<Self, Refusal> {
         let number = number.and_then(|number| u32::try_from(number).ok());
         number.filter(|&number| number <= BEHIND_MAX).map(Self).ok_or(Refusal::Behind)

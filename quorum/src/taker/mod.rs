@@ -138,7 +138,7 @@ pub enum GaveUp {
     Refused,
     /// The caller's limit has passed. The last refusal names the obstacle.
     TimedOut,
-    /// The caller's limit has passed before its turn in its process came.
+    /// The caller's limit has passed while it still waited behind other callers of its process.
     Behind,
 }
 

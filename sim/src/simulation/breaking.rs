@@ -75,7 +75,7 @@ impl World<'_> {
         self.referee.holders(key, self.at).map(|claim| claim.who).collect()
     }
 
-    /// Makes the `holders` that still rely on their lock extend it by hand.
+    /// Makes the `holders` that still rely on their lock extend it now, as a program may at any time.
     fn extend_now(&mut self, holders: &[Holder]) -> Result<(), Failure> {
         for who in holders {
             let (machine, client) = &self.clients[who.client as usize];

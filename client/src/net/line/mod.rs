@@ -382,8 +382,8 @@ impl<T: Waits> Claim<T> {
 }
 
 impl<T: Waits> Drop for Claim<T> {
-    /// Ends the claim. If it is dropped in a panic, the runtime cannot wait for sockets; otherwise the runtime has
-    /// ended.
+    /// Ends the claim. A claim is dropped in a panic if the runtime cannot wait for sockets, which is then recorded;
+    /// otherwise the runtime has ended.
     fn drop(&mut self) {
         if std::thread::panicking() {
             home::has_no_io(self.runtime);

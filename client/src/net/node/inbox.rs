@@ -47,7 +47,7 @@ struct Arrived {
     waits: Option<Waker>,
     /// The number of answers that wake the task; an error wakes it in any case.
     least: usize,
-    /// True once the wait takes long: it then continues on the client's thread.
+    /// True once the task has waited long: its wait then continues on the client's thread.
     is_overdue: bool,
 }
 
