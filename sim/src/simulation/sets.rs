@@ -94,7 +94,8 @@ impl World<'_> {
         !self.is_id_lost
     }
 
-    /// Returns true if a node may lose its id now, and records that it does.
+    /// Returns true if a node may lose its id now: before the set is founded, or once every client knows a version of
+    /// the set. Records the loss if the set is founded.
     pub(super) fn may_lose_id(&mut self) -> bool {
         if !self.is_founded {
             return true;
