@@ -77,7 +77,8 @@ fn above_maxmemory_nothing_more_is_kept_and_what_holders_do_goes_on() {
     assert_eq!(wait_heard(&mut asker, &key, 0, "60000"), text("WAITING"));
 }
 
-/// A replica ignores `maxmemory`, as the server itself does, since its master obeys it.
+/// A replica ignores `maxmemory`, as the server itself does, because its master obeys it. So clients can watch and
+/// listen there while memory is above it.
 #[test]
 fn a_replica_that_ignores_maxmemory_lets_clients_watch() {
     let (_server, replica) = pair();

@@ -90,7 +90,7 @@ pub enum Rule {
     EvictedUnproved,
     /// Readers keep writers out.
     ReadersKeepWritersOut,
-    /// Permits have numbers, and each number is held by one majority: a node does not just count its holders.
+    /// Each permit has a number that a majority grants to one holder: nodes do not just count holders.
     NumbersNotCounts,
     /// A permit's number is within the limits of all other holders too, not only within its own limit.
     BothLimits,

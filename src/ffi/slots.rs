@@ -23,8 +23,8 @@ pub trait SlotEvents {
     /// Called when a migration of these slots to this node, in one step with their keys, begins, fails or ends.
     fn slots_migrate(slots: RangeInclusive<u16>, import: Import);
 
-    /// Called when slots begin to leave in one step with their keys, by the migration `job` (`is_under_way`), or when
-    /// that migration is over.
+    /// Called with `is_under_way` true when the migration `job` begins to move slots away from this node, in one step
+    /// with their keys, and with false when it is over.
     fn slots_leave(job: Job, is_under_way: bool);
 }
 

@@ -31,7 +31,7 @@ const FROZEN_SLICE: Duration = Duration::from_millis(1_500);
 /// The time for a client to find out which nodes do not answer, before it is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// The most threads of clients that block.
+/// The largest number of threads, for clients whose calls block their thread.
 const THREADS_MAX: usize = 64;
 
 /// The number of tasks in the throughput plot; all clients are measured with it.

@@ -37,7 +37,7 @@ pub struct Reply {
 pub struct Calls {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
-    /// The bytes of the last call's command, with its mode: all nodes get the same ones.
+    /// The last call with its mode, and the bytes of its command, which are the same for all nodes.
     last: Option<(Ask, Wanted, Vec<u8>)>,
     /// Receives the answers to calls that could be sent at once. It is created for the first such call. `sent` lists
     /// the calls, by their tags.

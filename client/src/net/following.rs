@@ -2,8 +2,8 @@
 //!
 //! Nodes keep numbered versions of the set (`Membership` of palisade-core). Each version that a client works with is a
 //! [`Nodes`] of its own, with connections of its own, each of which begins by stating the version. So no request of one
-//! version is ever answered over a connection of another. A node that learns of a later version closes such
-//! connections, and reports that version to clients that reconnect: then it supersedes the previous one.
+//! version is ever answered over a connection of another. A node that learns of a later version closes the connections
+//! of earlier ones, and reports that version to clients that reconnect. The client then works with the later version.
 //!
 //! - An outstanding request on a connection of the previous version counts there if it is answered. Nothing else is
 //!   sent in that version.

@@ -101,7 +101,7 @@ pub async fn home() {
     .await;
 }
 
-/// Waits until this future is polled on the client's thread, without making the outer future move there.
+/// Waits until this future is polled on the client's thread. On any other thread, the outer future stays where it is.
 pub async fn once_home() {
     poll_fn(|_| if is_home() { Poll::Ready(()) } else { Poll::Pending }).await;
 }

@@ -16,7 +16,7 @@ use crate::{Error, ErrorKind};
 /// client.
 #[derive(Debug)]
 pub struct Ways {
-    /// The named nodes; `None` if one of the nodes is not a single server.
+    /// The nodes that the user has named; `None` if one of them is not a single server.
     own: Option<Mutex<Vec<Arc<Way>>>>,
     /// The addresses of the nodes that the client began with.
     first: Vec<String>,

@@ -18,7 +18,7 @@ use crate::run::kept::SessionLife;
 use crate::run::renewer::{self, Auto, Order, Renewer, Shared};
 use crate::values::clock;
 
-/// A lock's renewer is started at once if the lock needs work within this time.
+/// If a held lock needs an extension or other work within this time, its renewer starts at once.
 const YOUNG: Duration = Duration::from_millis(100);
 
 /// Sends orders to the renewer of a held lock. The renewer starts only when it is needed, because most locks are

@@ -324,7 +324,7 @@ impl Both {
         }
     }
 
-    /// Checks that each watcher was answered once, and rightly.
+    /// Checks that each watcher received one answer, and the right one.
     fn check_watchers(&mut self) -> Checked {
         let (mut told, mut told_nothing, mut left) = (vec![], vec![], vec![]);
         for (id, known, until) in std::mem::take(&mut self.watchers) {

@@ -118,11 +118,11 @@ impl Loads {
 /// The load that is there already when a new request arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
-    /// The load of all waiting requests.
+    /// The places and bytes that all waiting requests take.
     pub(crate) all: Load,
-    /// The load of all requests by the sender's user.
+    /// The places and bytes that all requests of the sender's user take.
     pub(crate) user: Load,
-    /// The load of the sender's listener; zero for a connection that blocks.
+    /// The places and bytes that the sender's listener takes; zero for a connection that blocks.
     pub(crate) listener: Load,
 }
 

@@ -270,9 +270,9 @@ impl Taker {
         Task::Ask { wanted, by: self.by, keeps_name: told.is_some() }
     }
 
-    /// Handles the end of a pause. If there is only one node, the ACQUIRE itself can wait there, which saves a message.
-    /// But it would block its connection. So if `many_wait` over that connection, the caller joins the queue by
-    /// LOCK.WAIT.
+    /// Handles the end of a pause. If there is only one node, the ACQUIRE itself can wait there, which saves a message
+    /// but blocks a connection. If many requests already block connections (`many_wait`), the caller joins the queue by
+    /// LOCK.WAIT instead.
     pub fn on_paused(&mut self, many_wait: bool, now: BootTime, random: u64) -> Task {
         let may_queue = self.refused.take().is_some_and(Refused::may_queue);
         (self.waited, self.collided) = (may_queue, false);

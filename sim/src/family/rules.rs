@@ -5,7 +5,7 @@ use clap::ValueEnum;
 /// A rule of shared locks and permits, described by what happens while it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum FamilyRule {
-    /// Permits have numbers, and each number is held by one majority: a node does not just count its holders.
+    /// Each permit has a number that a majority grants to one holder: nodes do not just count holders.
     NumbersNotCounts,
     /// A permit's number is within the limits of all other holders too, not only within its own limit.
     BothLimits,
