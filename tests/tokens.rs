@@ -104,7 +104,7 @@ fn stay_above_those_of_loaded_locks() {
     }
 }
 
-/// The lead of a token over the clock, in microseconds.
+/// The farthest that LOCK.FENCE may raise a token above the node's clock, in microseconds: a year.
 const YEAR_US: i64 = 365 * 86_400_000_000;
 
 /// A holder may raise its lock's token. After a restart other keys start near the clock all the same. They used to

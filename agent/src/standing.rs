@@ -22,7 +22,7 @@ pub async fn report(state: Arc<State>, tell: fn(&str)) {
     }
 }
 
-/// The reports so far, by which the next lines are decided.
+/// The latest reports. They determine which lines are logged next.
 struct Log {
     version: Option<u64>,
     nodes: BTreeMap<String, OfNode>,

@@ -54,7 +54,7 @@ pub struct NodeView {
     pub round_trip_us: u64,
     /// The wall clock at the middle of the round trip, in microseconds.
     pub clock_us: u64,
-    /// The fields of INFO that have no field of their own here.
+    /// The node's INFO: the fields of it for which this struct has none are read from here.
     #[serde(skip)]
     pub info: Info,
     /// The reason why INFO is missing: a user that takes locks may lack the permission.

@@ -314,8 +314,8 @@ impl World {
         }
     }
 
-    /// Checks that the background handles the lease that ends first. Never before its end; and soon after it, or at
-    /// once, except that it may first move later ends to the ring of the timing wheel. (If a lock is renamed long after
+    /// Checks when the background next looks for ended leases: never before the first end, and soon after it, or at
+    /// once. It may look earlier to move later ends to the ring of the timing wheel. (If a lock is renamed long after
     /// its end, while writes are paused, it is due at once.)
     fn leases_are_looked_after(&self) {
         let first = self.locks.values().map(Lock::next_end).min();

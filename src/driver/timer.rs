@@ -138,7 +138,7 @@ fn on_timer(ctx: Context<'_>) {
     }
 }
 
-/// Does the next slice of work.
+/// Does the next slice of due work, of the length that [`SLICE_US`] describes.
 fn go_on(ctx: Context<'_>) {
     let since = BUSY.take().map_or(0, |slice| clock::boot_now().us_since(slice));
     run(ctx, since.clamp(*SLICE_US.start(), *SLICE_US.end()));

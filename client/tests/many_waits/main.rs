@@ -169,7 +169,8 @@ async fn a_network_that_fails() {
     wait_on(&nodes.0, 0).await;
 }
 
-/// If listening connections are closed, their requests leave, ask again, and keep their places.
+/// If listening connections are closed, the nodes remove their requests from the queues. The client sends these requests
+/// again, and they get their places back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_that_is_killed_costs_nobody_its_place() {
     let _alone = ALONE.lock().await;

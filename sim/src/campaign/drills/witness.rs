@@ -21,7 +21,8 @@ const PROMPT_US: u64 = 40_000;
 /// The time after which an unanswered question is given up.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// The least part of a period in which a majority must have answered, as a fraction.
+/// The smallest part of a period, as a fraction, during which a majority must have answered for the period to count as one
+/// in which the nodes answered.
 const PART: (u64, u64) = (1, 2);
 
 /// The times of a node's answers.
