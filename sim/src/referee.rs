@@ -35,6 +35,8 @@ struct Mutex {
     register: Floors,
     /// The last time at which an operator broke the whole lock, and the largest broken token.
     taken_away: Option<(TimeUs, u64)>,
+    /// The claims that ended so. Their holders still rely on the lock.
+    unaware: Vec<Claim>,
     /// The tokens of single grants that an operator broke while others stayed.
     broken: Vec<u64>,
 }
@@ -62,6 +64,7 @@ impl Referee {
         let Event { at, key, who, what } = *event;
         let mutex = self.keys.entry(key).or_default();
         mutex.claims.retain(|claim| claim.until > at);
+        mutex.unaware.retain(|claim| claim.until > at);
         match what {
             Occurrence::Held { since, until, token, mode } => {
                 let later = Claim { who, mode, token, from: at, until };
@@ -79,7 +82,7 @@ impl Referee {
     /// continue to rely on the lock while others hold it. Every later request gets a larger token.
     pub fn is_taken_away(&mut self, key: u32, at: TimeUs, token: u64) {
         let mutex = self.keys.entry(key).or_default();
-        mutex.claims.retain(|claim| claim.token > token);
+        mutex.unaware.extend(mutex.claims.extract_if(.., |claim| claim.token <= token));
         mutex.raise(at, HeldAs::Exclusive, token, self.laws);
         mutex.taken_away = Some((at, token.max(mutex.taken_away.map_or(0, |(_, before)| before))));
     }
@@ -87,7 +90,7 @@ impl Referee {
     /// Records that an operator broke the grants of `key` with this token, while the other grants stayed.
     pub fn is_broken(&mut self, key: u32, token: u64) {
         let mutex = self.keys.entry(key).or_default();
-        mutex.claims.retain(|claim| claim.token != token);
+        mutex.unaware.extend(mutex.claims.extract_if(.., |claim| claim.token == token));
         mutex.broken.push(token);
     }
 
@@ -159,6 +162,9 @@ impl Mutex {
         laws: Laws,
     ) -> Result<(), Violation> {
         let Some(claim) = self.claims.iter_mut().find(|claim| claim.who == who) else {
+            if let Some(claim) = self.unaware.iter_mut().find(|claim| claim.who == who) {
+                claim.until = until;
+            }
             // The holder does not know yet that an operator broke its lock.
             return if self.was_taken_away(token) { Ok(()) } else { Err(Violation::Revived { key, who }) };
         };
@@ -182,7 +188,7 @@ impl Mutex {
         laws: Laws,
     ) -> Result<(), Violation> {
         let Some(place) = self.claims.iter().position(|claim| claim.who == who) else {
-            return if self.was_taken_away(token) { Ok(()) } else { Err(Violation::Revived { key, who }) };
+            return if self.was_taken_away(token) { Ok(()) } else { self.revive(key, who, at, token, mode, laws) };
         };
         let before = self.claims[place];
         let later = Claim { mode, token, from: at, ..before };
@@ -198,6 +204,24 @@ impl Mutex {
         self.raise(at, mode, token, laws);
         self.claims[place] = later;
         Ok(())
+    }
+
+    /// Begins a new claim of a holder whose lock an operator broke. The node granted the lock again for a late copy of
+    /// the holder's request, and has converted that grant.
+    fn revive(
+        &mut self,
+        key: u32,
+        who: Holder,
+        at: TimeUs,
+        token: u64,
+        mode: HeldAs,
+        laws: Laws,
+    ) -> Result<(), Violation> {
+        let Some(place) = self.unaware.iter().position(|claim| claim.who == who) else {
+            return Err(Violation::Revived { key, who });
+        };
+        let before = self.unaware.swap_remove(place);
+        self.begin(key, Claim { mode, token, from: at, ..before }, at, laws)
     }
 
     /// Returns true if the register accepts a write with this token. The register refuses a token that is smaller than
@@ -376,6 +400,11 @@ mod tests {
         assert_eq!(see(&[(11, B, held(2, 90, 5)), (12, A, Occurrence::Ended)]), None, "it had that before");
         assert_eq!(see(&[(12, B, held(11, 90, 5))]), Some("token order"));
         assert_eq!(see(&[(12, B, held(11, 90, 6)), (13, A, held(12, 90, 7))]), Some("exclusion"));
+        // A late copy of A's request was granted after the break, and A converts that grant.
+        let converted = Occurrence::Converted { token: 7, mode: HeldAs::Exclusive };
+        assert_eq!(see(&[(12, A, converted), (13, A, Occurrence::Extended { until: 99, token: 7 })]), None);
+        assert_eq!(see(&[(11, B, held(10, 90, 6)), (12, A, converted)]), Some("exclusion"));
+        assert_eq!(see(&[(90, A, converted)]), Some("exclusion"), "its lease has ended");
     }
 
     #[test]
