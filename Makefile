@@ -647,6 +647,10 @@ setup-release: setup setup-node
 	  cp packaging/release/package-lock.json $(RELEASE_TOOLS)/node/.installed; \
 	fi
 
+.PHONY: release
+release: setup-dist ## Cut VERSION (1.2.3, 1.2.3-rc.1) on this machine: a commit with the version everywhere, its tag, target/dist; publishes nothing
+	@packaging/release/cut "$(VERSION)"
+
 .PHONY: advisories
 advisories: setup-release ## Compare what is built in with the database of advisories, which is fetched
 	@PATH=$(RELEASE_TOOLS)/bin:$$PATH cargo deny --workspace --locked check advisories
