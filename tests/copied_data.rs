@@ -135,7 +135,7 @@ fn an_older_aof_that_was_put_back_is_not_believed() {
     }
 }
 
-/// Returns the line of the state file about the AOF: number, birth, bytes.
+/// Returns the three numbers in the state file's line about the AOF: inode, time of birth, and length in bytes.
 fn aof_line(server: &Server) -> Vec<u64> {
     let state = read(state_file(server));
     let line = state.lines().find_map(|line| line.strip_prefix("aof ")).unwrap().to_owned();

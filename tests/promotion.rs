@@ -111,7 +111,8 @@ fn a_replica_that_is_started_as_a_master_is_guarded() {
     assert!(guarded_ms(replica.client().say("LOCK.EXTEND k me 60000")) > 30_000);
 }
 
-/// A replica knows its master's reports after a restart. It used to keep them only in memory.
+/// A replica still knows after a restart what its master reported: its ceiling and its longest lease. The replica used
+/// to keep that only in memory.
 #[test]
 fn what_a_replica_heard_outlives_its_restart() {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();

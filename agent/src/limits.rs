@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const CONNECTIONS_DEFAULT: usize = 10_000;
 
 /// The number of files that may be open beside the connections of clients: listening sockets, connections to nodes, the
-/// runtime's files, scrapes of metrics, and connections without a place that are still read.
+/// runtime's files, scrapes of metrics, and refused connections whose input is still read.
 pub const OTHER_FILES: usize = 256;
 
 /// The longest request in bytes: far more than an owner, a note and the longest usual name of a lock. While a command

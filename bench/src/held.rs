@@ -36,7 +36,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "1000,100000,1000000,4000000")]
     counts: Vec<usize>,
 
-    /// The number of turns for each of them.
+    /// The number of turns that each server has.
     #[arg(long, default_value_t = 30)]
     rounds: usize,
 

@@ -140,7 +140,7 @@ fn fill(server: &Server, way: &str, counts: &[usize]) -> Vec<Taken> {
     taken.collect()
 }
 
-/// Returns `used_memory`, once nothing is moving any longer.
+/// Returns `used_memory`, once it no longer changes.
 pub fn used(monitor: &mut Raw) -> u64 {
     settled(monitor).0
 }

@@ -26,7 +26,7 @@ struct Shared {
     released: [AtomicU64; LIMIT],
     measuring: AtomicBool,
     delays: Mutex<Histogram<u64>>,
-    /// The turns of each client, while measured.
+    /// The number of permits that each client took during the measurement.
     turns: Vec<AtomicU64>,
 }
 

@@ -403,9 +403,9 @@ pub struct Agent {
 /// The fate of the locks when an agent ends.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum AtTheEnd {
-    /// Leaves the locks to their leases: another agent goes on with them
+    /// Keeps the locks until their leases end, so that another agent can continue them
     Leave,
-    /// Gives the locks back
+    /// Releases the locks that no other agent has taken over
     Release,
 }
 

@@ -144,8 +144,8 @@ impl Oracle {
         self.at(place).take(owner);
     }
 
-    /// Notes that a grant of `owner` left a lock because its lease was over. Here it may have ended already, by a later
-    /// grant.
+    /// Notes that a grant of `owner` left a lock because its lease was over. The oracle may have removed that grant
+    /// already, when the owner got a later one.
     pub fn ran_out(&mut self, place: Place, owner: &[u8]) {
         self.at(place).grants.retain(|grant| grant.dropped || grant.owner != owner);
     }

@@ -179,7 +179,8 @@ impl World {
         }
     }
 
-    /// Returns how the server answers the next question: 1 and 3 are refusals.
+    /// Returns how the server answers the next question: a number from 0 to 3. Questions that can be refused are
+    /// refused with 3, some also with 1.
     pub fn doubt(&mut self) -> u8 {
         let doubt = self.doubts & 3;
         self.doubts >>= 2;

@@ -78,7 +78,8 @@ pub enum Rule {
     GuardEndServes,
     /// A repeated request is answered with the grant that it has.
     RepetitionIsAnswered,
-    /// A client counts only the part of a request's wait that is left after clock drift.
+    /// A client takes a request's wait to be shorter than the node reports, by what their clocks may drift apart
+    /// meanwhile.
     WaitLessDrift,
     /// Only the holder re-enters a lock.
     HolderReenters,

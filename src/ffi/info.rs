@@ -15,7 +15,7 @@ pub trait InfoSection {
     /// Returns the names and values of the first section. The server puts `lock_` before each name.
     fn fields() -> Vec<(&'static CStr, Field)>;
 
-    /// Returns the names and values of the second section. If there are none, the section is not shown.
+    /// Returns the names and values of the second section of INFO. If there are none, INFO does not show the section.
     fn listed() -> Vec<(String, String)>;
 }
 

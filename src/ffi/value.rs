@@ -50,7 +50,7 @@ impl Value for Gate {
     }
 }
 
-/// The server's handle of a data type, and the numbers by which its values are counted.
+/// The server's handle of a data type, and how many of its values the server has been given and has freed.
 pub struct Kept {
     /// The server's handle of the type. It is set at each load of the module, because the server forgets the type after
     /// a failed load.

@@ -202,7 +202,8 @@ fn round_trip_of(ports: &[u16]) -> f64 {
     times.value_at_quantile(0.5) as f64 / 1_000.0
 }
 
-/// Waits for a random part of a third of the lease: leaders are killed at any time since their last extension.
+/// Waits for a random time of up to a third of the lease, so that a leader is killed at any time after its last
+/// extension.
 async fn some_moment() {
     sleep(SETTLED + Duration::from_secs(TTL_S).mul_f64(rand::rng().random_range(0.0..1.0 / 3.0))).await;
 }

@@ -25,7 +25,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "1,3,5,7")]
     nodes: Vec<usize>,
 
-    /// The number of rounds of the comparison with raw SETs, of 200 of each.
+    /// The number of rounds in which locks are compared with raw SETs. A round takes 200 of each.
     #[arg(long, default_value_t = 10)]
     rounds: usize,
 

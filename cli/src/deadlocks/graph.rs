@@ -109,7 +109,7 @@ struct Edge<'a> {
     key: &'a str,
 }
 
-/// Returns the parties that cannot continue whatever the others do, unless a stuck party releases a lock.
+/// Returns the stuck parties: each waits for a lock that it cannot get until a stuck party gives up.
 fn stuck(locks: &[WaitedFor]) -> BTreeSet<&str> {
     let mut waits: BTreeMap<&str, Vec<(&WaitedFor, bool)>> = BTreeMap::new();
     for lock in locks {

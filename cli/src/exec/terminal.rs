@@ -66,7 +66,7 @@ impl Terminal {
         self.file.is_some()
     }
 
-    /// Returns true if the terminal is lent.
+    /// Returns true if the terminal is lent to the command.
     pub fn is_lent(&self) -> bool {
         self.lent
     }

@@ -1,4 +1,4 @@
-//! Findings of `palisade doctor` on real clusters and behind real Sentinels, and the users that they need.
+//! Tests of `palisade doctor` on real clusters and behind real Sentinels, and of the permissions that users need there.
 
 use crate::fixture::{palisade_at, run};
 use crate::harness::{Member, Six, behind, text, wait_until, watched};

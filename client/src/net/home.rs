@@ -248,7 +248,7 @@ impl Home {
         }
     }
 
-    /// From now on, handles work without waiting.
+    /// Makes the thread handle its work at once from now on, without the usual delay.
     pub fn hurry(&self) {
         self.queue().is_hurried = true;
         self.hurried.notify_one();

@@ -248,7 +248,7 @@ impl Nodes {
         Some(self.same_server_as(first_as(ids, place)?))
     }
 
-    /// Returns the error that a server is the one with the index `place`, and does not count again.
+    /// Returns the error for a node whose server already counts under the index `place`.
     pub fn same_server_as(&self, place: usize) -> Why {
         Why::SameServer(self.list[place].name().to_owned())
     }

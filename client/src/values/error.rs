@@ -151,7 +151,7 @@ impl Error {
         self.0.is_cut_short
     }
 
-    /// Records what the wait was for, as the obstacle of a wait that is over.
+    /// Records the kind of obstacle that remained when the caller's time to wait was over.
     pub(crate) fn waited_for(mut self, what: ErrorKind) -> Self {
         self.0.in_the_way = Some(what);
         self

@@ -230,7 +230,7 @@ async fn thousands_wait_while_their_slot_moves() {
     until("nobody waits, nobody holds", async || masters.iter().all(is_idle)).await;
 }
 
-/// A named master that serves no slot redirects the client.
+/// A client that was given only the address of a master without slots finds the others: that master redirects it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_seed_that_serves_nothing_is_enough() {
     let members = joined_with(["0 16383", ""], |setup| setup);

@@ -18,8 +18,8 @@ pub struct LocksDigest {
     /// The sum of hashes that include the deadlines on this boot's clock. It is equal for two sets of locks only if
     /// they are equal to the microsecond.
     pub exact: u128,
-    /// The sum of hashes with ttls in place of deadlines. It is equal if the locks are the same but their leases
-    /// started again in full, as on another boot.
+    /// The sum of hashes that include the ttls, and no deadlines. It is the same for the same locks after another boot,
+    /// when their leases start again in full.
     pub other_boot: u128,
 }
 

@@ -40,7 +40,7 @@ pub(super) fn tag(boot: BootId) -> BootTag {
     [a, b, c, d, e]
 }
 
-/// Returns whether this version can express an exclusive lock completely at `now`.
+/// Returns whether a record of this version can express an exclusive lock completely at `now`.
 pub(super) fn is_fresh(grant: &Grant, now: BootTime) -> bool {
     grant.granted() == now
         && grant.deadline() == now.plus_ms(grant.ttl_ms())

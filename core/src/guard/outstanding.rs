@@ -100,7 +100,8 @@ impl OutstandingTtl {
         self.present_ms
     }
 
-    /// Returns which master's grants count, and whether it named its longest lease.
+    /// Returns whether a master's leases may still run beside the node's own, and whether that master has said how long
+    /// they may be.
     pub fn master(&self) -> Master {
         self.master
     }

@@ -72,7 +72,7 @@ impl SlotSet {
 pub struct Gained {
     /// The number of slots whose earlier tokens this node does not know: it now serves them, or begins to import them.
     pub unknown: usize,
-    /// The number of those slots that came without their locks, so that they are guarded.
+    /// The number of slots that the node now serves but that came without their locks, so that they are guarded.
     pub guarded: usize,
 }
 

@@ -179,7 +179,8 @@ impl Holders {
         self.tokens.insert(Tokened::new(grant, place));
     }
 
-    /// Removes the grant at `place` from the trees, before its token or the end of its lease changes.
+    /// Removes the grant at `place` from the trees of deadlines and tokens. The caller then changes its deadline or
+    /// token.
     fn unlist(&mut self, place: u32) {
         let grant = &self.holder(place).grant;
         let (end, tokened) = (End { due: grant.deadline, place }, Tokened::new(grant, place));

@@ -49,7 +49,7 @@ const fn split(moment: u64) -> (usize, usize) {
 }
 
 impl Ring {
-    /// Returns the number of this moment, or [`NONE`].
+    /// Returns the number that is stored for this moment, or [`NONE`].
     #[inline]
     pub fn get(&self, moment: u64) -> u32 {
         let (page, index) = split(moment);

@@ -105,7 +105,7 @@ impl Node {
         (before, self.tokens.floor())
     }
 
-    /// Removes what is no longer needed. The driver calls it ten times a second.
+    /// Forgets evicted locks whose leases have ended. The driver calls this ten times a second.
     pub fn sweep(&mut self, now: BootTime) {
         self.evicted.sweep(now);
     }
@@ -236,8 +236,8 @@ mod tests {
         assert!(arm(&mut node, 5_000, 1_001), "it ends in the next second");
     }
 
-    /// Locks are granted after one guard, and a second guard doubts them too. It has to be written, although the disk
-    /// has a guard with that end.
+    /// A second guard makes locks doubtful that were granted after the first one. So the second is written even if the
+    /// disk has a guard with the same end.
     #[test]
     fn a_guard_is_written_if_it_doubts_more_locks() {
         let mut node = node_with_a_file();

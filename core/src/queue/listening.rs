@@ -310,8 +310,8 @@ impl Listeners {
 }
 
 impl Listener {
-    /// Removes and returns the oldest news: at least one, at most `count`. Further ones than the first must fit into
-    /// the bytes of one answer.
+    /// Removes and returns the oldest news: at least one, and at most `count`. The keys and owners of several must fit
+    /// into the bytes of one answer.
     fn take_news(&mut self, count: usize, loads: &mut Loads) -> Vec<News> {
         let mut bytes = 0;
         let fits = |(n, news): &(usize, &News)| {

@@ -136,7 +136,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns the number of the request's own arrival, wherever its place is.
+    /// Returns the number with which the request itself arrived, even if the request has the place of an earlier one.
     pub(crate) fn arrived(self) -> u64 {
         self.arrival.max(self.repeat)
     }

@@ -46,7 +46,8 @@ pub struct Slot {
     pub machine: tokio::sync::Mutex<Machine>,
     /// The server to which the links lead.
     pub target: Target,
-    /// The port of the first machine, which bypasses the links. A node of a cluster has no other port.
+    /// The port of the server that the slot began with. Connections to it bypass the links. A node of a cluster keeps
+    /// that port.
     port: u16,
     /// The wall clock of the machine to which the links lead.
     clock: Mutex<WallClock>,
@@ -58,7 +59,8 @@ impl Slot {
         relock(&self.target).clone()
     }
 
-    /// Returns the port of the first machine, which bypasses the links. A node of a cluster has no other port.
+    /// Returns the port of the server that the slot began with. Connections to it bypass the links. A node of a cluster
+    /// keeps that port.
     pub fn port(&self) -> u16 {
         self.port
     }

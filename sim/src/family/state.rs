@@ -40,7 +40,7 @@ impl Default for Bounds {
     }
 }
 
-/// Returns the models with every rule on, each with its subject.
+/// Returns the models with every rule on, each with a description of its bounds.
 pub fn sound() -> Vec<Bounded<&'static str>> {
     use LockMode::{Exclusive, Permit, Shared};
     let all = [

@@ -275,7 +275,8 @@ impl Node {
         node
     }
 
-    /// Completes a change of the node. The disk takes no time.
+    /// Writes the state that the node wants on the disk, if any, in no time, and records the state that the checker
+    /// compares.
     fn settle(&mut self) {
         if let Some((number, state)) = self.server.take_write() {
             self.server.written(number, state.ceiling);

@@ -50,7 +50,7 @@ pub(super) enum Next {
     Learns(u32, u64),
     /// A fault begins.
     Begins(usize),
-    /// A fault repeats its action, with this count.
+    /// A fault repeats its action: the fault's number, and how often it has acted before.
     Again(usize, usize),
     Ends(usize),
 }

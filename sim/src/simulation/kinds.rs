@@ -36,13 +36,13 @@ pub enum Kind {
     Crash { node: usize, reboot: bool },
     /// A server is killed, and starts when the fault ends, with an empty disk. It is another node from then on.
     NewDisk { node: usize },
-    /// A server is shut down in order, and starts again when the fault ends.
+    /// A server is shut down cleanly, and starts again when the fault ends.
     Restart { node: usize, reboot: bool },
     /// A server is killed, and its replica, whose data is `lag_us` old, becomes the master when the fault ends.
     Failover { node: usize, lag_us: u64 },
     /// The files on a node's disk are copied. In the end, the server is killed and started from the copy.
     OlderFiles { node: usize },
-    /// A server is shut down in order, and started on its data with another state file. In the end, it is killed and
+    /// A server is shut down cleanly, and started on its data with another state file. In the end, it is killed and
     /// started with its first state file.
     OtherStateFile { node: usize },
     /// A hostile client raises the tokens of its own keys on all nodes, at the beginning and at the end.

@@ -63,7 +63,7 @@ pub struct Plan {
     pub hold_us: u64,
     /// The average pause of a client before it wants the next lock, in microseconds.
     pub rest_us: u64,
-    /// The network while no messages are cut.
+    /// The network, except for the messages that a fault cuts off.
     pub network: Network,
     /// The time at which every fault ends, and after which clients begin nothing.
     pub until: TimeUs,

@@ -76,7 +76,7 @@ struct Asked<T> {
 /// A request that was sent.
 #[derive(Debug)]
 struct Slot<T> {
-    /// The caller; `None` once it has been reported as late.
+    /// The caller; `None` once the answer was reported to it as late.
     waits: Option<T>,
     given: Given,
     from: Instant,

@@ -47,8 +47,8 @@ fn a_second_name_of_a_server_is_not_asked_to_grant_it() {
     }
 }
 
-/// A name that led to a second server is known as a second name of the first. When it leads elsewhere again, that
-/// server is asked for the lock in the next round.
+/// Two names of the list led to the same server. When the second name leads to another server, that server is asked to
+/// grant the lock in the next round.
 #[test]
 fn a_second_name_that_leads_elsewhere_is_asked_to_grant_it_in_the_next_round() {
     let members = [(0, true), (0, false), (2, true)].map(|(n, has)| (id(n), has.then(|| token(100)), false)).to_vec();

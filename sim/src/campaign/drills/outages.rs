@@ -29,7 +29,7 @@ const CUT_OFF: Duration = Duration::from_millis(2_500);
 /// The time for which a majority is stopped. A starting client stops waiting for silent nodes within it.
 const STOPPED: Duration = Duration::from_millis(5_500);
 
-/// Cuts a majority off, and later stops one.
+/// Runs `palisade elect` while a majority of the nodes is first cut off, and later stopped.
 pub async fn under_elect(world: &Arc<World>) {
     let Some(palisade) = &world.settings.palisade else { return };
     let folder = match tempfile::Builder::new().prefix("palisade-chaos-elect-").tempdir() {
