@@ -162,7 +162,7 @@ pub fn log_max_len() -> u32 {
     LOG_MAX_LEN.get() as u32
 }
 
-/// Returns the least time waited or held with which an entry is logged, in milliseconds; `None` if nothing is logged.
+/// Returns the time held or waited from which on an entry is logged, in milliseconds; `None` if nothing is logged.
 pub fn log_slower_than_ms() -> Option<u32> {
     u32::try_from(LOG_SLOWER_THAN.get()).ok()
 }

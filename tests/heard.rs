@@ -49,7 +49,7 @@ fn wait(client: &mut Client, key: &str, owner: &str, rest: &str) {
     assert_eq!(client.say(&line), text("WAITING"), "{line}");
 }
 
-/// Makes `me` hold the locks, and returns the holder's client.
+/// Makes `me` hold the lock `k`, and returns the holder's client.
 fn held(server: &Server) -> Client {
     let mut me = server.client();
     assert!(me.say("LOCK.ACQUIRE k me 60000").as_int() > 0);

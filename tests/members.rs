@@ -163,8 +163,8 @@ fn what_was_answered_survives_a_crash() {
     });
 }
 
-/// Older clients could be granted a lock between the answer and the moment from which the node waits for their leases.
-/// So they are disconnected first, also if the disk fails.
+/// Clients with an older version of the set could be granted a lock between the node's answer and the moment from which
+/// it waits for their leases. So they are disconnected first, also if the disk fails.
 #[test]
 fn connections_end_also_where_the_disk_fails() {
     let folder = StateFolder::new();

@@ -34,7 +34,7 @@ struct Log {
 /// The last report about one node.
 #[derive(Default)]
 struct OfNode {
-    /// In how many checks in a row the node was away.
+    /// The number of checks in a row that found the node away.
     seen_away: u32,
     /// Since when the node is away, if that was reported.
     told_away: Option<Instant>,
@@ -47,7 +47,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Uses up one line of the budget at `now`. Returns false if none is left.
+    /// Counts one line at `now`. Returns false if the limit is reached, so that the line must not be logged.
     fn takes(&mut self, now: Instant) -> bool {
         let more = now.duration_since(self.last).as_secs() / LINE_EVERY.as_secs();
         if more > 0 {

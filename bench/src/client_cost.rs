@@ -42,7 +42,7 @@ pub struct Options {
     keep: Option<PathBuf>,
 }
 
-/// The pairs that a process of their own performs.
+/// The options of the process that takes and releases locks, or sends SET and DEL, and whose cost is measured.
 #[derive(clap::Args)]
 pub struct PairsOptions {
     #[arg(long, value_delimiter = ',')]

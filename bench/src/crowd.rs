@@ -76,7 +76,7 @@ struct Crowd {
     lock: String,
 }
 
-/// Measures each way `times` times with `waiting` clients.
+/// Measures each way in which clients wait, `times` times with `waiting` clients.
 pub fn measure(server: &Path, module: &Path, waiting: usize, times: u32, budgets: &mut Vec<Budget>) -> Table {
     let mut table = Table::new("crowd", format!("{waiting} clients that one command sets free"))
         .words("they wait with, set free by")

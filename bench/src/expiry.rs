@@ -163,8 +163,8 @@ fn watch(server: &Server, way: &str, count: usize) -> BystanderTimes {
     seen
 }
 
-/// Measures what a bystander sees from [`BEFORE`] the first end to the last. It never sleeps, so that no timer's delay
-/// is measured.
+/// Measures the response times of a bystander, beginning [`BEFORE`] the first lease ends, until the last has ended.
+/// Never sleeps, so that no timer's delay is measured.
 pub fn bystand(server: &Server, first: Instant) -> BystanderTimes {
     let mut bystander = Raw::connect(server.port());
     bystander.do_not_block();

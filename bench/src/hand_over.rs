@@ -151,7 +151,7 @@ struct Shared {
     measuring: AtomicBool,
     done: AtomicBool,
     delays: Mutex<Histogram<u64>>,
-    /// The turns of each client, counted only during the measurement.
+    /// The number of times that each client had the lock, counted only during the measurement.
     turns: Vec<AtomicU64>,
 }
 

@@ -450,7 +450,7 @@ impl Pipeline {
 struct Waiter(Raw);
 
 impl Waiter {
-    /// Begins to wait.
+    /// Takes the lock, makes another client wait for it, and returns that client once the server counts it as a waiter.
     fn begin(connection: &mut Raw) -> Self {
         let held = connection.ask("LOCK.ACQUIRE waited-for holder 60000");
         assert!(Answer::Token.fits(&held), "the lock to be waited for is not free: {held:?}");

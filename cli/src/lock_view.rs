@@ -39,7 +39,8 @@ pub struct LockView {
     pub grants: Vec<GrantView>,
     /// The number of waiters, on the node with the most.
     pub waiters: u64,
-    /// The number of callers behind those waiters in the same processes, as clients report it to that node.
+    /// The number of callers that wait behind the waiters within their clients, as the node with the most waiters shows
+    /// it.
     pub waiters_behind: u64,
     /// The first waiters, in the order of service.
     pub queue: Vec<Waiter>,

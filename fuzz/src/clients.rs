@@ -84,7 +84,7 @@ impl Keeping {
         self.open_at(client.0 as usize % CONNECTIONS) == client
     }
 
-    /// Derives a KEEPALIVE, or none, from the part of a request's note that is not used otherwise.
+    /// Derives a KEEPALIVE, or none, from the random number `note`: from the part that does not choose the note.
     pub fn wish(&self, note: u16, ttl: Ttl) -> Done<Option<Wish>> {
         let Some(choice) = (usize::from(note) / (NOTE_BYTES_MAX + 2)).checked_sub(24) else { return Ok(None) };
         let (client, length) = (self.open_at(choice % CONNECTIONS), u64::from(ttl.ms()));

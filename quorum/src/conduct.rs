@@ -13,8 +13,9 @@ use crate::values::time::BootTime;
 /// about a tenth of it.
 const TASKS_A_SECOND: usize = 200;
 
-/// The longest pause. The other bound is on the wait for a majority after a pause. In microseconds.
+/// The longest pause before the nodes are asked again, in microseconds.
 const PAUSE_MAX_US: u64 = 1_000_000;
+/// The longest wait for a majority of nodes after such a pause, in microseconds.
 const AWAIT_MAX_US: u64 = 10_000_000;
 
 /// One caller, judged by what it receives and does.

@@ -44,7 +44,7 @@ pub enum Rule {
     /// A slot that a node gains without its locks, or whose locks are dropped together, is guarded until their leases
     /// have ended.
     SlotsGuarded,
-    /// A node that gains a slot issues no token in it that the slot's former owner can have issued.
+    /// A node that gains a slot issues no token for its keys that the slot's former owner can have issued.
     SlotsFloor,
     /// A round of extension that failed is begun again while there is time.
     RoundsRepeated,

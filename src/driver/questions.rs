@@ -11,8 +11,8 @@ use crate::clock;
 use crate::durability::readiness;
 use crate::ffi::{Context, KeyName, is_poisoned};
 
-/// The time for which the answer counts that enough replicas follow, in milliseconds. The server itself checks once a
-/// second.
+/// The time for which the node relies on the server's answer that enough replicas follow, in milliseconds. The server
+/// itself checks once a second.
 const REPLICAS_STAND_MS: u64 = 100;
 
 /// Answers the questions that the engine asks in one request.

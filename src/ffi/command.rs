@@ -83,7 +83,8 @@ impl Spec {
 pub enum AclGroup {
     /// Clients that use locks, and change them.
     Write,
-    /// Clients that write data behind a gate. They are not in `Write`, whose clients need not touch any data.
+    /// Clients that write data behind a gate. They are apart from `Write`, because a client that uses locks need not be
+    /// allowed to touch data.
     Gate,
     /// Clients that read locks, and change nothing.
     Read,

@@ -101,7 +101,7 @@ const SCRIPT: &[&str] = &[
     "LOCK.NODE 1",
 ];
 
-/// The fields whose values differ between the node and the agent: times, and the permit that was free.
+/// The fields whose values differ between a node's and an agent's reply: times, and the number of a permit.
 const DIFFERENT: [&str; 5] = ["ttl", "held", "extended", "reserved_ms", "permit"];
 
 /// Returns the reply with its times and tokens masked, and the tokens that it had.

@@ -15,7 +15,7 @@ use super::turns::{Cpu, Turns};
 use super::waiters::{Backend, Way};
 use crate::server::{Server, cpu_of_process};
 
-/// The time for which the server's CPU time is measured while all wait.
+/// The time for which the server's CPU time is measured while all clients wait.
 const WAITING: Duration = Duration::from_millis(500);
 
 /// The time after which every client has tried once. It is used if the server does not show how many clients wait.
@@ -121,7 +121,7 @@ impl Place<'_> {
         let _: Value = cmd("DEL").arg(key).query_async(&mut self.control).await.unwrap();
     }
 
-    /// Waits until all clients wait.
+    /// Waits until `waiters` clients wait for `key`.
     async fn settle(&mut self, how: &WaitMethod, key: &str, waiters: usize) {
         loop {
             let waiting = match how {

@@ -119,7 +119,7 @@ fn new_name() -> String {
 pub enum Task {
     /// Our client.
     Palisade(Client),
-    /// The floor: a single command to every node at once, done when a majority has answered.
+    /// The baseline: a single command to every node at once, done when a majority has answered.
     Raw(Vec<MultiplexedConnection>),
     Rslock(LockManager),
     Etcd {

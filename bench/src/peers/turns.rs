@@ -15,7 +15,7 @@ pub struct Turns {
     pub bytes: f64,
     /// The number of fsyncs, if data is kept.
     pub fsyncs: Option<f64>,
-    /// The use of CPU while all waited.
+    /// The use of CPU while all clients waited.
     pub waiting_cpu: Cpu,
 }
 

@@ -20,9 +20,9 @@ use crate::show::printable;
 /// The system's path to this program, also if its file has been replaced since.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// The variable with the number of the command's permit.
+/// The environment variable with the number of the command's permit.
 pub const PERMIT: &str = "PALISADE_PERMIT";
-/// The variable with the term of a leader.
+/// The environment variable with the term of a leader.
 pub const TERM: &str = "PALISADE_TERM";
 
 /// The name of a process that is about to become the command.

@@ -247,7 +247,8 @@ impl Shown {
         vec![]
     }
 
-    /// Returns whether the lock is one of these grants, with a note that is not newer; for token 0, whether it is free.
+    /// Returns whether one of `attempts` has a grant whose note is not newer than `sequence`. For token 0, returns
+    /// whether the lock is free.
     fn is(&self, (token, sequence): (u64, Option<u64>), attempts: &[Vec<u8>]) -> bool {
         if token == 0 {
             return self.grants.is_empty();

@@ -170,7 +170,7 @@ impl Views {
         self.by_node.iter().map(|view| view.as_ref().map(tokens)).collect()
     }
 
-    /// Returns for each node the reason why it does not count, if there is one.
+    /// Returns for each node the reason why its answer does not count, if there is one.
     pub fn whys(&self) -> Vec<Option<Why>> {
         self.whys.clone()
     }

@@ -1,4 +1,4 @@
-//! Names, labels and units of the metrics, and the only module that reports to the recorder.
+//! Names, labels and units of the metrics. Only this module reports to the recorder.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -30,7 +30,7 @@ use crate::net::pace::Given;
 use crate::{Error, ErrorKind, Why};
 
 /// Maximum time for which a failed request waits to learn whether the nodes closed its connections because of another
-/// version. It is never longer than the time that a node has to answer.
+/// version of the set. It is never longer than the time that a node has to answer.
 const TELLS: Duration = Duration::from_millis(500);
 
 impl Nodes {
@@ -134,9 +134,9 @@ impl Nodes {
         }
     }
 
-    /// Sends `command`, which may arrive twice, to the node at `place`, and repeats it wherever the node is in the
-    /// present version. If there is a `first` answer already, begins with that. Also returns whether an earlier request
-    /// may have taken effect.
+    /// Sends `command`, which may arrive twice, to the node at `place`. If the set changes, repeats it at the node's
+    /// place in the new version. If there is a `first` answer already, begins with that. Also returns whether an
+    /// earlier request may have taken effect.
     pub async fn ask_wherever(
         self: &Arc<Self>,
         place: usize,

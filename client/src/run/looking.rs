@@ -110,7 +110,8 @@ impl Looking {
         at.next = Some(at.next.map_or(due, |next| next.min(due)));
     }
 
-    /// Waits for a missing lock, as [`Self::missing`]; never returns if there are no checks.
+    /// Waits until a check finds that a node does not have the lock: see [`Self::missing`]. Without checks (`None`)
+    /// waits forever.
     pub async fn goes_on(this: &mut Option<Self>, held: &Held) -> Missing {
         match this {
             Some(this) => this.missing(held).await,

@@ -30,7 +30,8 @@ impl Worker {
         }
     }
 
-    /// Does a job, unless another worker holds it for long. A slow one takes until another worker has done the job.
+    /// Does a job, unless its lock cannot be taken in time. If `is_slow`, holds the lock until another worker has done
+    /// the job.
     async fn take(&mut self, job: &str, is_slow: bool) {
         let options = Options::new().ttl(ms(1_500)).wait(ms(3_000)).node_timeout(ms(1_000));
         let guard = match self.locks.with(&options).lock(format!("lock:{job}")).await {

@@ -56,7 +56,7 @@ const VERSION_WITHOUT_TIES: u32 = 1;
 pub struct CleanEnd {
     /// The time of the end. Locks whose leases had ended by then are left out.
     pub at: BootTime,
-    /// The digest of the locks whose leases ran on.
+    /// The digest of the locks whose leases had not ended by then.
     pub locks: LocksDigest,
 }
 

@@ -55,7 +55,8 @@ pub(super) enum Stage {
     /// Next, the driver has to say whether the connection that is to keep the lease alive is open.
     Connection,
     ConnectionSaid,
-    /// The grants with this token are removed one after the other. After `left` more of them a later slice continues.
+    /// The grants with this token are removed one after the other. A slice of a BREAK of many grants removes `left`
+    /// more, and the next slice continues.
     Breaks {
         token: Token,
         left: usize,

@@ -14,7 +14,7 @@ use crate::values::cause::Cause;
 use crate::values::limits::DRIFT_PERCENT;
 use crate::values::time::BootTime;
 
-/// A guard that is armed: its end, and what it doubts.
+/// A guard that is armed: its end, its cause, and the time before which grants are doubtful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed {
     /// The moment after which the guard ends.
@@ -47,8 +47,8 @@ impl Armed {
 pub struct Guard(Option<Armed>);
 
 impl Guard {
-    /// Arms the guard for `cause`, which arose at `now`, until `until` at least. A flush or an eviction does not make
-    /// the locks that survive it doubtful.
+    /// Arms the guard for `cause`, which arose at `now`, until `until` at least. The locks that survive a flush or an
+    /// eviction are not doubtful.
     pub fn arm(&mut self, cause: Cause, now: BootTime, until: BootTime) {
         let before = self.armed(now);
         let (until, later) = match before {

@@ -44,9 +44,9 @@ pub struct History {
     outbox: Outbox,
     /// True if beginnings and changes of grants are recorded too, because events have subscribers.
     notices_grants: bool,
-    /// The least time held or waited with which an end is recorded, in milliseconds.
+    /// The end of a grant is recorded if its request waited at least this long, in milliseconds.
     from_ms: u64,
-    /// The least time held or waited with which an end is recorded, in microseconds.
+    /// The end of a grant is recorded if it was held at least this long, in microseconds.
     from_us: u64,
 }
 

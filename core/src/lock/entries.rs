@@ -42,7 +42,7 @@ const FIRST_OVERDUE: u32 = u32::MAX - 1;
 const FIRST_FAR: u32 = u32::MAX - 2;
 const CAME_DUE: u32 = u32::MAX - 3;
 
-/// A name copied from an entry.
+/// The name of a key, copied out of an entry.
 pub(super) type Name = SmallVec<[u8; 24]>;
 
 #[derive(Clone, Debug, Default)]

@@ -81,8 +81,8 @@ pub struct Holders {
     modes: Modes,
     /// The longest lease that any grant of this lock ever had, in milliseconds.
     longest_ttl_ms: u32,
-    /// The time since the lock was last free, with the lower bounds for tokens in it. `None` if it is unknown since
-    /// when the lock is held under its name.
+    /// The lower bounds for new tokens since the lock was last free. `None` if it is unknown when that was, under the
+    /// lock's present name.
     phase: Option<Phase>,
     /// The value of [`Past::swaps`] when the present phase began. If the node's value differs, the lock may have come
     /// from another key.
@@ -168,7 +168,7 @@ impl Holders {
         grant
     }
 
-    /// Adds the grant at `place` to the trees, and its token to the lower bounds of the phase.
+    /// Adds the grant at `place` to the trees `ends` and `tokens`, and its token to the lower bounds for later grants.
     fn list(&mut self, place: u32) {
         let Holder { grant, mode, .. } = holder_at(&self.pieces, place);
         if let Some(phase) = &mut self.phase {
@@ -223,7 +223,8 @@ impl Holders {
         }
     }
 
-    /// Forgets the phase: the lock came to another name, or from elsewhere, so its key's past is not its own.
+    /// Forgets the tokens since the lock was last free (see [`Phase`]). The lock came to another key, or from
+    /// elsewhere, so these are not the tokens of its key.
     pub(super) fn forget_phase(&mut self) {
         self.phase = None;
     }

@@ -285,9 +285,10 @@ impl Queues<'_> {
         since
     }
 
-    /// Answers all requests of `owner`, which holds the lock of `key` in `mode` with `token`. A request that may be a
-    /// repetition gets the existing grant, if the node has `vouched` for that grant. Returns the longest lease that
-    /// such requests ask for.
+    /// Answers all requests of `owner`, which holds the lock of `key` in `mode` with `token`. A LOCK.WAIT in this mode
+    /// gets a turn. An ACQUIRE with RETRY in this mode gets the existing grant; if the node cannot be sure of that
+    /// grant, `vouched` is the refusal. All other requests are refused (`OWNED`). Returns the longest lease that
+    /// requests with RETRY ask for, if the node is sure of the grant.
     pub fn held_by(
         &mut self,
         key: Key<'_>,

@@ -19,8 +19,8 @@ struct Kinds {
     gone: usize,
 }
 
-/// The number of words of the filter. With more names than bits most bits are set, and the filter is of little use. No
-/// larger one is worth its memory.
+/// The size of the filter, in words of 64 bits. With more names than bits, most bits are set, and the filter is of
+/// little use. A larger one is not worth its memory.
 const KIND_WORDS: usize = 16;
 
 /// The filter is built anew only if there are at most this many names.

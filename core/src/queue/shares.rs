@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// One listener gets half of the room, and its user three quarters. An eighth is left even if every other
+    /// One listener can take half of the places, and its user three quarters. An eighth stays free even if every other
     /// connection of that user sends one request.
     #[test]
     fn nobody_takes_what_others_need() {

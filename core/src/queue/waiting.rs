@@ -143,7 +143,7 @@ impl Waiting {
         self.to_send_away.is_some()
     }
 
-    /// Answers a client that is in no queue, but waits for a BREAK in slices.
+    /// Answers a client that is in no queue, but waits for the end of a BREAK that is done in slices.
     pub(crate) fn tell(&mut self, client: WaiterId, answer: Answer) {
         self.push(client, answer);
     }

@@ -26,8 +26,9 @@ pub enum Acquired {
     Contended,
     /// Another owner has the lock. The request takes a place in the queue.
     Queues,
-    /// Only the node's state file is not ready. The request takes a place in the queue for at most
-    /// [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS). It is answered as soon as it is known who has the lock.
+    /// Only the state file is in the way: it has to be written before the grant. The request takes a place in the queue
+    /// for at most [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS). It is answered as soon as it is known who has the
+    /// lock.
     WaitsForDisk,
 }
 

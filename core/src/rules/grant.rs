@@ -17,8 +17,8 @@ use crate::values::token::Token;
 
 /// A grant that was just made, and what the caller has to do with it.
 pub(crate) enum Given {
-    /// The lock was free and is now granted; the caller has to store it. It is put on the heap where it is created, as
-    /// it is in its key. Otherwise it would be copied from call to call, in pieces for which the processor has to wait.
+    /// The lock was free and is now granted; the caller has to store it. It is created on the heap, where the key needs
+    /// it. Otherwise it would be copied from call to call, in pieces for which the processor has to wait.
     Anew(Box<Lock>),
     /// The grant joined the holders of a joint lock.
     Joined(GrantId),

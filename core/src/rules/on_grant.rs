@@ -2,7 +2,7 @@
 
 use crate::lock::grant::GrantId;
 
-/// The outcome, with the answer `T` to the sender.
+/// The outcome of a command that changes a grant of its sender, with the answer `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnGrant<T> {
     /// The grant with this id has changed.

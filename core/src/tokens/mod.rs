@@ -32,7 +32,7 @@ pub struct Tokens {
     ceiling: u64,
     /// The number of issued tokens. Where tokens are ahead of the clock, the next ceiling is calculated from it.
     issued: u64,
-    /// The ceiling that stripes need which found no room for a ceiling of their own.
+    /// The highest ceiling that a stripe needs which found no room for a ceiling of its own.
     demanded: u64,
     stripes: StripeCeilings,
 }
@@ -236,7 +236,8 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Raises the token of a grant of `key` in `mode` to `token`, which a client named, within a bound.
+    /// Raises the token of a grant of `key` in `mode` to `token`, which a client chose. Refuses a token that is too far
+    /// above both clock and floor, or above the ceiling.
     pub fn raise(&mut self, key: &[u8], mode: Mode, token: Token, now: Now, skew_ms: u32) -> Result<(), Refusal> {
         let max = now.wall_us.max(self.floor).saturating_add(FENCE_SPAN_US).min(TOKEN_LIMIT - 1);
         if token.get() > max {

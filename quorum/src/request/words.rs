@@ -87,8 +87,8 @@ impl Value<'_> for Conversion {
     }
 }
 
-/// A number that is checked later, together with the other options, as that of LIMIT or PERMIT. 0 if the word is not an
-/// integer: 0 is invalid there too.
+/// The number of LIMIT or PERMIT, which is checked later, together with the other options. A word that is not an
+/// integer becomes 0, which is invalid there too.
 pub(super) struct Count(pub(super) u64);
 
 impl Value<'_> for Count {

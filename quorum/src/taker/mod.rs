@@ -215,8 +215,8 @@ impl Taker {
         (self.waited, self.collided) = (false, false);
     }
 
-    /// Handles that it is this caller's turn in its process. `at_once` means that no other caller was ahead of it, so
-    /// its earlier refusal still counts.
+    /// Handles that it is this caller's turn among the callers of its process. If `at_once`, no other caller was ahead
+    /// of it, so the refusal of its earlier attempt still counts.
     pub fn on_turn(&mut self, at_once: bool, now: BootTime, random: u64) -> Task {
         self.looks = 0;
         match self.refused.take().filter(|_| at_once) {

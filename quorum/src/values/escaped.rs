@@ -5,8 +5,8 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"%,=\"\\".contains(&byte)
 }
 
-/// Escapes `bytes` as visible ASCII without quotes, commas and equals signs: each other byte becomes `%` and two
-/// hexadecimal digits.
+/// Escapes `bytes` as visible ASCII. Each invisible or non-ASCII byte, and each of `%`, `,`, `=`, `"` and `\`, becomes
+/// `%` and two hexadecimal digits.
 pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {

@@ -8,7 +8,7 @@ use super::journal::{Ended, KeptLease, Line};
 
 use crate::history::{Holder, TimeUs};
 
-/// The longest time between a fault and its record, in microseconds.
+/// The most by which the recorded times of a fault may differ from those of its effect, in microseconds.
 const NEAR_US: u64 = 200_000;
 
 /// The time by which a lease may end too early, in microseconds: nodes count in milliseconds.

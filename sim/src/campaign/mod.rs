@@ -97,7 +97,7 @@ pub struct Outcome {
     pub noticed: Option<TimeUs>,
     /// All guards that the campaign observed.
     pub guards: Vec<Guarded>,
-    /// The recoveries, one per healing.
+    /// One recovery for each time that all faults were healed.
     pub recoveries: Vec<Recovery>,
     /// The number of majorities that granted every key at the end, while the other nodes were unreachable.
     pub majorities: usize,

@@ -14,7 +14,8 @@ use crate::messages::Payload;
 /// The time, in microseconds, after which a client that still hopes for an answer checks its lock again.
 const HOPES_US: u64 = 1_000;
 
-/// The divisor of the ttl that gives the earliest start of another round.
+/// A client sometimes begins the next round of extension before the present one is over: when the ttl divided by this
+/// has passed.
 const AGAIN: u64 = 10;
 
 /// The time between a client's last check of its lock and its write, in microseconds.

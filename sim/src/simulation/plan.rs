@@ -141,9 +141,9 @@ impl Plan {
         }
     }
 
-    /// Returns true if tokens may be far ahead of the clock at `at`, because a node lost its state file before. It starts
-    /// about five seconds ahead, other nodes follow, and one that then crashes starts above the five seconds that it
-    /// had reserved.
+    /// Returns true if tokens may be far ahead of the clock at `at`, because a node lost its state file before. That
+    /// node's tokens start about five seconds ahead of its clock, and other nodes follow. If one of these crashes, it
+    /// starts above its ceiling, which is some seconds higher still.
     fn tokens_run_ahead(&self, at: TimeUs) -> bool {
         let loses_file = |kind: &Kind| matches!(kind, Kind::NewDisk { .. } | Kind::OtherStateFile { .. });
         self.faults.iter().any(|fault| loses_file(&fault.kind) && (fault.at..fault.at + TOKENS_AHEAD_US).contains(&at))

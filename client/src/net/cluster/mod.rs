@@ -94,7 +94,8 @@ impl Map {
 }
 
 impl Cluster {
-    /// Creates the cluster of the servers `seeds`, with this index in the list. Nothing is connected yet.
+    /// Creates the cluster of the servers `seeds`, which is the entry `place` of the client's list of nodes. Nothing is
+    /// connected yet.
     pub fn new(place: usize, seeds: Vec<Way>, common: &Common) -> Arc<Self> {
         let name = cluster_name(&seeds);
         Arc::new_cyclic(|this| Self {

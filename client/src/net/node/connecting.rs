@@ -84,7 +84,8 @@ impl Node {
         .await
     }
 
-    /// Opens a connection within the time limit; if `again`, to the server of the connection for requests.
+    /// Opens a connection within the time limit. If `again`, connects to the server that has the connection for
+    /// requests, and does not ask Sentinels.
     async fn to_server<T>(&self, again: bool, connect: impl AsyncFnOnce(Arc<Way>) -> Result<T, Why>) -> Result<T, Why> {
         let within = async |way| timeout(CONNECT_TIMEOUT, connect(way)).await.unwrap_or_else(|_| Err(Why::late()));
         let sentinels = match &self.server {

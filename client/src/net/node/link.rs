@@ -32,7 +32,7 @@ pub struct Link {
     pub id: NodeId,
     /// True if the server reports changes of keys that were read over this connection.
     pub(super) tracks: bool,
-    /// True if the node accepts a note with LOCK.WAIT, and the number of callers behind the request.
+    /// True if the node knows the options BEHIND (the number of callers behind a request), and NOTE of LOCK.WAIT.
     pub(super) knows_behind: bool,
     /// True if one connection can receive the outcome of many waits.
     pub(super) hears: bool,

@@ -243,7 +243,7 @@ async fn one_server_under_two_addresses_grants_once() {
     assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
 }
 
-/// Every node restarts without its data, one at a time: permits and a reader outlive that, the permits with their
+/// Every node restarts without its data, one at a time. Two permits and a reader stay held, and the permits keep their
 /// numbers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_and_readers_outlive_the_restart_of_every_node() {

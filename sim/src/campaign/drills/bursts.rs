@@ -32,7 +32,7 @@ const STOPPED: [Duration; 4] =
 /// The time from the beginning of the first stop to the first request.
 const SHORTLY: Duration = Duration::from_millis(20);
 
-/// The time between two stops, in which all nodes answer.
+/// The time between two stops of a majority, during which all nodes answer.
 const ANSWERS: Duration = Duration::from_millis(900);
 
 /// Takes `locks` locks.
