@@ -10,8 +10,8 @@ pub struct Permission {
     pub rule: &'static str,
     /// The consequence for the user if the permission is missing, as a text for `palisade doctor`.
     pub purpose: &'static str,
-    /// A command that needs the permission and changes nothing: if it could, its arguments are wrong, which the server
-    /// checks after the permission.
+    /// A command that needs the permission and changes nothing. If the command could change something, its arguments
+    /// are wrong: the server checks the permission first.
     probe: &'static [&'static str],
 }
 

@@ -2,7 +2,7 @@
 //!
 //! One client holds the lock and all others wait for it; then the lock goes round. The time is from just before the
 //! release is sent until the next holder has its answer. A client that released the lock queues again only once the
-//! next one has it. A way that lets the last holder overtake waiters has no disadvantage from that here.
+//! next one has it. So the last holder cannot overtake the waiters, even if a way of waiting would permit that.
 
 use std::time::Duration;
 

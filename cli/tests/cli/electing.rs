@@ -14,7 +14,7 @@ fn elect(nodes: &Nodes, options: &str, script: &str) -> Running {
     Running::start(command)
 }
 
-/// Returns a script that leads until it is ended, and records that in the file `name`.
+/// Returns a script for `palisade elect` that writes term and token to the file `name`, and runs until it is ended.
 fn leads(name: &str) -> String {
     format!("echo $PALISADE_TERM $PALISADE_TOKEN > {name}; exec sleep 1000")
 }

@@ -89,7 +89,8 @@ fn without_io() -> MutexGuard<'static, VecDeque<Id>> {
     WITHOUT_IO.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until this future is polled on the client's thread. On any other thread, it makes the outer future move there.
+/// Waits until this future is polled on the client's thread. On any other thread, the future that awaits this one moves
+/// to that thread.
 pub async fn home() {
     poll_fn(|_| match is_home() {
         true => Poll::Ready(()),
@@ -101,7 +102,8 @@ pub async fn home() {
     .await;
 }
 
-/// Waits until this future is polled on the client's thread. On any other thread, the outer future stays where it is.
+/// Waits until this future is polled on the client's thread. On any other thread, the future that awaits this one stays
+/// where it is.
 pub async fn once_home() {
     poll_fn(|_| if is_home() { Poll::Ready(()) } else { Poll::Pending }).await;
 }

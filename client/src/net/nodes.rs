@@ -55,7 +55,7 @@ pub struct Set {
 }
 
 impl Set {
-    /// Creates a version without a successor.
+    /// Creates a version of the set that no later version has replaced yet.
     pub fn new(news: Arc<News>, ways: Arc<Ways>) -> Self {
         Self { news, ways, next: watch::Sender::new(None) }
     }

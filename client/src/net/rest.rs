@@ -1,4 +1,4 @@
-//! Futures that are rarely needed: as long as there are none, they cost nothing.
+//! A set of futures that is usually empty, and costs nothing while it is.
 
 use std::fmt;
 use std::task::{Context, Poll};

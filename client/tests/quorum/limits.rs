@@ -15,7 +15,7 @@ const WAIT: Duration = Duration::from_millis(2_000);
 /// Maximum delay: a wait ends at most a tenth of a second after its limit; the rest is for a busy machine.
 const LATE: Duration = Duration::from_millis(500);
 
-/// The error of a wait, and its delay after the limit.
+/// The error with which a wait ended, and how long after the limit it came.
 type Ended = (Error, Duration);
 
 fn waits(locks: &Client, options: Options) -> JoinHandle<Ended> {

@@ -65,8 +65,8 @@ impl Guard {
         self.0 = Some(armed);
     }
 
-    /// Adapts a guard that was armed on another boot. The times of its causes mean nothing here, so every lock from
-    /// before `now` counts as older than they are.
+    /// Adapts a guard that was armed on another boot. The times of its causes mean nothing on this boot's clock. So a
+    /// guard that doubts locks doubts all from before `now`.
     pub fn since_now(&mut self, now: BootTime) {
         if let Some(armed) = self.0.as_mut().filter(|armed| armed.doubts_locks()) {
             armed.since = now;

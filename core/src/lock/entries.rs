@@ -35,8 +35,8 @@ const NAME_INLINE_BYTES: usize = 15;
 /// The value of `name_bytes` for a name that is stored separately.
 const LONG: u8 = u8::MAX;
 
-/// Values of [`Entry::before`] in place of a neighbour. The entry is the first in the list of its tick, of overdue
-/// entries, or of an overflow list; or it is in no list, because it came due.
+/// Special values of [`Entry::before`], for an entry that has no neighbour before it. The entry is the first in the
+/// list of its tick, of overdue entries, or of an overflow list. Or it is in no list, because it came due.
 const FIRST: u32 = u32::MAX;
 const FIRST_OVERDUE: u32 = u32::MAX - 1;
 const FIRST_FAR: u32 = u32::MAX - 2;

@@ -99,8 +99,8 @@ fn stays(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
     HandedOver::Stays
 }
 
-/// Answers the waiting requests of owners that already hold the lock. Returns the grant whose lease became longer by
-/// that, because its owner counts on the ttl from the end of its wait.
+/// Answers the waiting requests of owners that already hold the lock. Each owner counts on its ttl from the end of its
+/// wait. If a lease has to become longer for that, returns its grant.
 fn answer_holders(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> Result<Option<GrantId>, Refusal> {
     loop {
         let own = match lock {

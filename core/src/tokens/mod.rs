@@ -110,7 +110,7 @@ impl Tokens {
         self.ceiling
     }
 
-    /// Returns the ceiling for the tokens of this key: that of its stripe, or the node's.
+    /// Returns the ceiling for the tokens of this key: the higher one of the node's and that of the key's stripe.
     pub fn ceiling_of(&self, key: &[u8]) -> u64 {
         self.ceiling.max(self.stripes.of(self.stripe(key)))
     }

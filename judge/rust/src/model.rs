@@ -82,7 +82,8 @@ impl State {
         })
     }
 
-    /// Returns whether a token is above those of all earlier grants that conflict. 0 is that of a lock without tokens.
+    /// Returns whether a token is above those of all earlier grants that conflict. A token of 0 means that the lock has
+    /// no tokens, and is always in order.
     fn in_order(&self, class: Class, token: u64) -> bool {
         token == 0 || self.last.iter().all(|(earlier, last)| !earlier.conflicts(class) || token > *last)
     }

@@ -11,11 +11,11 @@ use crate::history::{Holder, TimeUs};
 /// The result of judging all elections.
 #[derive(Clone, Debug, Default)]
 pub struct Elections {
-    /// Terms whose leader knew that it had won.
+    /// The number of terms whose leader knew that it had won.
     pub terms: usize,
-    /// Proclamations after a term's first, with the same value or another one.
+    /// The number of proclamations after a term's first, with the same value or another one.
     pub proclaimed: usize,
-    /// Leaders and proclamations that observers received.
+    /// The number of leaders and proclamations that observers received.
     pub observed: usize,
     /// Observed terms of candidates that were killed, or lost their lead, before they knew that they had won.
     pub unfinished: usize,

@@ -53,10 +53,10 @@ pub struct Settings {
     /// Break a cluster of six instead of five independent nodes; `--faults` do not apply to it.
     #[arg(long, conflicts_with = "faults")]
     pub cluster: bool,
-    /// With a cluster, only a master that dies and slots that move, under the faults of clients and links
+    /// Only lets masters die and their replicas take over, and moves slots, under the faults of clients and links
     #[arg(long, requires = "cluster")]
     pub brief: bool,
-    /// Only these of the faults that can be left out; all unless given, none if nothing follows
+    /// Injects only these of the faults that can be left out [default: all]; none of them if no name follows
     #[arg(long, value_delimiter = ',', num_args = 0..)]
     pub faults: Option<Vec<Kind>>,
 }

@@ -58,7 +58,7 @@ impl Before {
 pub struct Waiting<T> {
     /// The caller that waits for the answer.
     pub waits: T,
-    /// The node's time to answer.
+    /// The time that the node has to answer.
     pub given: Given,
     /// The moment from which the time to answer is counted; `None`: from when the request is sent.
     pub from: Option<Instant>,

@@ -285,8 +285,8 @@ impl<'a> Changer<'a> {
         self.step(&Members { version: 0, list: first.iter().map(nobody).collect() }, list).await
     }
 
-    /// Returns the nodes at the `wanted` addresses as members, and the guards of those to be added. A new node that
-    /// does not answer is asked again; a lasting refusal of one is returned at once.
+    /// Returns the nodes at the `wanted` addresses as members, and how long those to be added are guarded. A new node
+    /// that does not answer is asked again; a lasting refusal of one is returned at once.
     pub(super) async fn wanted(&self, present: &Members, wanted: &[Arc<Way>]) -> Result<(Vec<Member>, Guarded), Error> {
         let asked = try_join_all(wanted.iter().map(|way| self.member_at(way.address(), present))).await?;
         let is_guarded = |(member, guard_ms): &&(Member, u64)| *guard_ms > 0 && !present.list.contains(member);
