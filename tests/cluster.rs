@@ -141,8 +141,8 @@ fn a_cluster_that_is_down_hands_nothing_over() {
     assert_eq!((one.server.info("hand_overs"), one.server.info("waiters")), (0, 0));
 }
 
-/// A slot was away for less than the time between two checks of the cluster: tokens continue above those issued there
-/// meanwhile.
+/// A slot moves away and comes back between two checks of the cluster. Tokens continue above those issued meanwhile on
+/// the other master.
 #[test]
 fn a_slot_that_moves_away_and_back_at_once() {
     let (one, other) = cluster();

@@ -30,7 +30,7 @@ const GATE: &str = "{invoices}:gate";
 /// The list to which each write appends its token. It has the slot of the gate.
 const LIST: &str = "{invoices}:landed";
 
-/// The servers with the data, and the outcomes of the writes.
+/// The sockets of the servers with the data, and the numbers of writes that landed and that were refused.
 #[derive(Default)]
 struct Data {
     sockets: Mutex<Vec<PathBuf>>,

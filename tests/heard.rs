@@ -395,8 +395,7 @@ fn a_pause_of_writes_is_waited_for() {
     assert_eq!(me.say("EXISTS short"), int(0));
 }
 
-/// Each of ten thousand requests has its place, costs little more than its memory in the queue, and is answered in
-/// order.
+/// Ten thousand requests wait over one connection. Each takes less than 1500 bytes, and is answered in order.
 #[test]
 fn ten_thousand_over_one_connection() {
     const COUNT: u64 = 10_000;

@@ -304,7 +304,8 @@ fn plot_of_aof(by_setting: &[Vec<Series>]) -> Plot {
     }
 }
 
-/// Returns the turns of the `n`th operation with a setting, from the rounds in which all settings had one.
+/// Returns the turns of the `n`th operation with a setting. Only those rounds count in which the operation had a turn
+/// with every setting.
 fn in_common(by_setting: &[Vec<Series>], setting: usize, n: usize) -> &[Turn] {
     let rounds = by_setting.iter().map(|series| series[n].turns.len()).min().unwrap_or(0);
     &by_setting[setting][n].turns[..rounds]

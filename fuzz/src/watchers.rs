@@ -61,8 +61,8 @@ impl World {
         }
     }
 
-    /// Does the due work for watchers, which happens even while writes are not allowed. Returns false if nothing is
-    /// due.
+    /// Does one piece of due work for watchers, which is done even while writes are not allowed. Returns false if
+    /// nothing is due.
     pub fn check_watchers(&mut self) -> bool {
         if let Some(WaiterId(id)) = self.node.take_watcher_timed_out(self.boot) {
             let watcher = self.watchers.remove(&id).expect("who is told watches");

@@ -53,7 +53,7 @@ const READERS: [Taken; 2] = [
     Taken { name: "shared, for 20 ms", shared: true, held: Duration::from_millis(20) },
 ];
 
-/// The locks taken in one second, and those of them that needed a second round.
+/// The number of locks taken in one second, and the number of those that needed a second round.
 #[derive(Default)]
 struct Second {
     taken: AtomicU64,

@@ -12,7 +12,7 @@ fn lasting(count: usize) -> Nodes {
     nodes
 }
 
-/// Returns the line after the one with this text.
+/// Returns the line of advice, which follows the line with the text `found`.
 fn advice(ended: &Ended, found: &str) -> String {
     let out = ended.out();
     let mut lines = out.lines().skip_while(|line| !line.contains(found));

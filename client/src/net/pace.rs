@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// Minimum time for which an answer is remembered; the maximum is twice as long.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
-/// Factor of the timeout over the slowest answer.
+/// The timeout as a multiple of the slowest recent answer.
 const TIMES: u32 = 2;
 
 /// Maximum number of doublings of the timeout. It doubles each time a request is not answered.
@@ -50,7 +50,7 @@ impl Given {
 /// The slowest of a node's recent response times, from which its timeout follows.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// The start of the present period, in which answers are remembered.
+    /// The start of the present period. Answers are remembered for this period and the next.
     since: Option<Instant>,
     /// The slowest response times of the present and the previous period.
     slowest: (Duration, Duration),

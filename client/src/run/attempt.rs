@@ -34,7 +34,7 @@ pub struct Taken {
     pub lease: Arc<Lease>,
 }
 
-/// The knowledge about the nodes at the end of an attempt.
+/// The reason why each node did not grant, and the servers that answered, at the end of an attempt.
 struct Seen {
     /// For each node, the reason why it did not grant.
     whys: Vec<Option<Why>>,

@@ -29,7 +29,7 @@ impl LastFailure {
         Self { error, at: Instant::now() }
     }
 
-    /// Returns the error if it is recent. A holder whose lease has ended since is not named.
+    /// Returns the error if it is recent. It names the holder only if the holder's lease has not ended since.
     fn fresh(&self) -> Option<Error> {
         let age = self.at.elapsed();
         let holder = self.error.holder().filter(|holder| holder.lease_left > age).cloned();

@@ -20,7 +20,7 @@ use crate::{Error, ErrorKind, Why};
 /// Receives the term and the sequence number once a majority has the proclamation.
 pub type Proclaimed = oneshot::Sender<Result<(u64, u64), Error>>;
 
-/// The node, the server that answered, and its answer.
+/// The index of the node, the server that answered, and its answer.
 type Reply = (usize, Option<NodeId>, Result<Value, Why>);
 
 /// The leader's side of an election, for a held lock.

@@ -65,7 +65,7 @@ impl Passing {
         Self { by, stage: Stage::Ends(event), has_ended: true, served: 0, may_grant: false, asked_disk: false }
     }
 
-    /// Begins a look at a queue whose key may be free.
+    /// Begins a look at a queue: the key may be free, so that the first waiter can get the lock.
     fn look(by: By) -> Self {
         Self { stage: Stage::Looked, has_ended: false, ..Self::ended(Event::Expired, by) }
     }

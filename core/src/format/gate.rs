@@ -81,8 +81,8 @@ pub fn decode(bytes: &[u8], here: Here) -> Result<Gate, Damaged> {
     }
 }
 
-/// Applies the record of a gate to the key's present gate `kept`, if there is one. Returns a gate if the caller has to
-/// store it in the key.
+/// Applies a gate's record. Changes `kept`, the gate in the key; if the key has none, returns the gate of the record,
+/// which the caller has to store.
 pub fn apply(bytes: &[u8], here: Here, kept: Option<&mut Gate>) -> Result<Option<Gate>, Damaged> {
     let (form, told) = read(bytes, here)?;
     let Some(gate) = kept else { return Ok(Some(told)) };

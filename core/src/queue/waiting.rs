@@ -68,7 +68,8 @@ pub struct Waiting {
     pub(super) answered: VecDeque<WaiterId>,
     /// The length of a reservation: `lock.handoff-window`, in milliseconds.
     pub handoff_window_ms: u32,
-    /// The number of unused turns after which the longest wait comes first: see [`UNUSED_TURNS_MAX`].
+    /// After this number of unused turns in a row, the request that has waited longest is next: see
+    /// [`UNUSED_TURNS_MAX`].
     pub(crate) unused_turns_max: u32,
     /// The largest number of requests that have waited at one time, for INFO.
     most: usize,

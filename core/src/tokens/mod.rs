@@ -170,8 +170,8 @@ impl Tokens {
         self.ahead(wall_us, skew_ms, 1)
     }
 
-    /// Returns whether half of the tokens between the present state and `ceiling` are used up, so that it should be
-    /// raised.
+    /// Returns whether `ceiling` should be raised: less than half of its lead over the clock and the issued tokens is
+    /// left.
     pub fn uses_up(&self, ceiling: u64, wall_us: u64, skew_ms: u32) -> bool {
         self.ahead(wall_us, skew_ms, 2) > ceiling
     }

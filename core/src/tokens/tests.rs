@@ -21,7 +21,7 @@ fn follows_the_clock_and_never_falls_back_with_it() {
 }
 
 /// A new reader's token is above the tokens of all earlier grants of the stripe, except those of readers. The token of
-/// a grant in another mode is above all, unless the grant joins other permits.
+/// another grant is above all tokens, unless it is a permit that joins other permits.
 #[test]
 fn readers_come_after_all_that_were_no_readers() {
     let mut tokens = Tokens::new(100);

@@ -49,7 +49,7 @@ pub struct Exam {
 /// The result of asking the node for the lock again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Second {
-    /// A grant with a larger token, after the lease.
+    /// The node granted the lock again only after the lease, and with a larger token (if tokens are checked).
     Right,
     /// No grant: the node is guarded, stopped or paused.
     None,

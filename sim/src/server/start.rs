@@ -89,7 +89,8 @@ impl Server {
         }
     }
 
-    /// Promotes a replica to a master. Its master had issued tokens up to `ceiling`, and its locks are known here.
+    /// Promotes this replica to a master. Its former master issued tokens up to `ceiling` and leases of up to
+    /// `outstanding_ttl_ms`. The replica's copies of the locks stay.
     pub fn promote(&mut self, ceiling: u64, outstanding_ttl_ms: u32, now: Now) {
         self.aof_life = false;
         let ceiling = if self.without.is(Rule::Ceiling) { 0 } else { ceiling };

@@ -221,7 +221,7 @@ impl Node {
         }
     }
 
-    /// Returns the id of the node's server, once it is connected.
+    /// Returns the id of the node's server. If the node has never been connected, waits for that, until `by`.
     pub async fn connected(&self, by: Instant) -> Result<NodeId, Why> {
         self.link(by).await.map(|link| link.id)
     }

@@ -14,8 +14,8 @@ fn kept() -> Key {
     key
 }
 
-/// Returns when the lock of "me" ends if all due work is done at each millisecond, and the server answers questions as
-/// `says` does.
+/// Returns the time at which the lock of "me" ends, or `until`. At each millisecond all due work is done, and the
+/// server answers questions as `says` does.
 fn held_until(key: &mut Key, says: fn(Question) -> Option<Finding>, until: u64) -> u64 {
     key.says = says;
     while key.now < until && key.holder().is_some() {

@@ -101,8 +101,8 @@ fn a_node_whose_lease_has_ended_is_asked_to_grant_it_at_once() {
     assert!(held.was_gone_from(2) && !held.is_lost());
 }
 
-/// Regression: during an extension a check of a node found the lock missing, and then the node's answer to the
-/// extension led to a request to grant it again. In this round it must not be asked.
+/// Regression: during a round of extension a check found that a node does not have the lock. Then the node's answer to
+/// the extension made the client ask it to grant the lock again. In this round it must not be asked.
 #[test]
 fn what_is_missing_in_a_round_stays_missing_in_it() {
     let mut held = held();
