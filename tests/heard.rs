@@ -222,7 +222,7 @@ fn a_request_is_taken_back_by_a_release_of_its_owner() {
     assert_eq!(asker.say(&format!("LOCK.WAIT k a 0 HEARD {NAME}")), int(0));
 }
 
-/// A refusal after the request was queued arrives as news, with the error's text.
+/// If a request is refused after it was queued, the listener receives the refusal as a result, with the error's text.
 #[test]
 fn refusals_that_come_later_are_news() {
     let server = Setup::new().module_arguments(&["max-waiters", "1"]).start();

@@ -49,7 +49,7 @@ struct Connection<'a> {
     state: Arc<State>,
     stream: &'a Stream,
     session: Session,
-    /// The connection's place, as long as another connection may get it.
+    /// The connection's place while it may have to give it up for another connection; `None` once it keeps it.
     place: Option<&'a Open>,
     requests: Requests,
     /// Answers that have not been written yet.

@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// Returns the state of the nodes together, as they say it now or said it a moment ago.
+    /// Returns the state of all nodes. Their last answers count if they are recent; otherwise the nodes are asked.
     ///
     /// # Errors
     ///

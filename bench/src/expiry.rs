@@ -18,7 +18,8 @@ use crate::server::Server;
 /// The number of leases in one batch of requests.
 const BATCH: usize = 1_000;
 
-/// The interval of the bystander's requests; no pause of the server exceeds the longest time by more than this.
+/// The interval of the bystander's requests. A pause of the server is at most this much longer than the longest
+/// response time that the bystander measured.
 const INTERVAL: Duration = Duration::from_micros(200);
 
 /// The time over which the leases end, one after another.

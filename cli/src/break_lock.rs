@@ -95,11 +95,11 @@ impl Ended {
     }
 }
 
-/// Ends the grants with this token, and those that their owners have on other nodes, beginning with what the nodes
-/// `show`. Returns the text to print if no node had such a grant.
+/// Ends the grants with `token`, and the grants of the same owners on other nodes, where their tokens may differ.
+/// `shown` is what the nodes showed at first. Returns the text to print if no node had such a grant.
 ///
 /// # Errors
-/// A node that does not answer may be the only one to show the token.
+/// A node that does not answer may be the only one that has the token.
 async fn end_with(
     nodes: &Nodes,
     key: &[u8],

@@ -35,8 +35,8 @@ pub struct SavedMembership {
 }
 
 impl Membership {
-    /// Restores what a node that starts at `now` knew of its set. Leases of up to `longest_ms` that clients of older
-    /// versions have may still run.
+    /// Restores what a node that starts at `now` knew of its set. Clients of older versions may have leases for up to
+    /// `longest_ms` from now.
     pub fn restore(saved: SavedMembership, longest_ms: u32, now: BootTime) -> Self {
         Self { saved, unsettled_until: now.plus_ms(longest_ms) }
     }

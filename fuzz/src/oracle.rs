@@ -250,7 +250,7 @@ impl Oracle {
         wanted.modes().any(|mode| others.iter().all(|other| other.is_compatible(mode)))
     }
 
-    /// Returns the milliseconds left that LOCK.CHECK must answer for `token`, if the node is sure of the lock.
+    /// Returns the milliseconds left that LOCK.CHECK must answer for `token`, if the lock is not suspect.
     pub fn left_ms(&self, place: Place, token: Token, now: BootTime) -> Option<u64> {
         let grants = self.places.get(&place)?.grants.iter();
         let alike = grants.filter(|grant| !grant.dropped && grant.is_live(now) && grant.token == token);

@@ -191,7 +191,7 @@ impl World {
         self.hindered = self.hindered.max(until);
     }
 
-    /// Notes that the node could not do something now, and has to try again soon.
+    /// Notes that the node could not hand over now, so that it may have to try its queues again for some time.
     pub fn is_hindered_for_disk(&mut self) {
         self.is_hindered_until(self.boot.plus_ms(HINDERED_MS));
     }

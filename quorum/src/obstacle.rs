@@ -54,7 +54,7 @@ pub(super) fn obstacle(outs: &[Option<Out>], open: usize) -> Option<Obstacle> {
     }
 }
 
-/// Returns the time until so much of the guards is over that a majority is not guarded, in milliseconds.
+/// Returns the time until enough guards are over that a majority of the nodes is not guarded, in milliseconds.
 fn serves_in_ms(outs: &[Option<Out>], failed: usize) -> u64 {
     let guarded_ms = |out: &Out| if let Out::Guarded { ms } = out { Some(*ms) } else { None };
     let mut guarded: Vec<u64> = outs.iter().flatten().filter_map(guarded_ms).collect();

@@ -114,8 +114,9 @@ pub fn unlinked(Key { db, name }: Key<'_>, lock: &Lock) {
     }
 }
 
-/// Handles that the server evicted `key`. If the key had the lock that was last remembered, its holder does not know of
-/// the eviction, and no file will tell a later start. So nothing proves this incarnation any longer.
+/// Handles that the server evicted `key`. If its lock was the one that last left its key ([`unlinked`]), the holder
+/// does not know of the eviction, and no file will show it to a later start. So nothing proves any longer that this
+/// incarnation remembers every grant.
 pub fn evicted(key: Key<'_>) {
     let now = clock::now();
     let unlinked = UNLINKED.take().filter(|(db, name, _)| Key { db: *db, name } == key);

@@ -125,8 +125,8 @@ impl<'a> Inner<'a> {
         }
     }
 
-    /// Returns the server's flags for what the command does with all its keys together. Needed if the server has no
-    /// flags for each key (Redis 7.0, for most commands).
+    /// Returns what the command does with its keys, as the server's flags, the same for all of its keys. Needed if the
+    /// server does not tell the flags of each key (Redis 7.0, for most commands).
     fn uses(&self) -> c_int {
         use raw::*;
         static READERS: CommandRules = CommandRules::new();

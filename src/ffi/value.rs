@@ -58,7 +58,7 @@ pub struct Kept {
     /// The number of values that were given to the server. Only the main thread gives values, so the increment need not
     /// be atomic.
     given: AtomicUsize,
-    /// The number of values that were taken back from the server.
+    /// The number of values whose ownership went back from the server to this module.
     taken_back: AtomicUsize,
 }
 

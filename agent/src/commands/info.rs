@@ -38,7 +38,7 @@ fn info(Invocation { state, words, .. }: Invocation<'_>) -> Result<Work, Refused
     }))
 }
 
-/// Returns these sections, without what the nodes have to be asked for.
+/// Returns these sections, without the fields for which the agent has to ask the nodes.
 fn text(state: &State, sections: &[&str]) -> String {
     let (counts, mut text) = (&state.counts, String::new());
     for section in sections {

@@ -33,7 +33,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "0,1,5,50")]
     skew_ms: Vec<u64>,
 
-    /// The numbers of locks taken in a second, with clocks apart.
+    /// The numbers of locks to take in a second, for the measurement with clocks that differ.
     #[arg(long, value_delimiter = ',', default_value = "100,500,2000,5000")]
     rate: Vec<u64>,
 

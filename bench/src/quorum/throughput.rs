@@ -55,7 +55,7 @@ impl Measured {
     }
 }
 
-/// Measures each number of `tasks` on `nodes` for `length`. Returns table and plot.
+/// Measures with each number of tasks in `tasks`, each for `length`, on `nodes`. Returns table and plot.
 pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Table, Plot) {
     let mut table = Table::new("throughput", format!("Taken and given back by one client, {NODES} nodes"))
         .numbers("tasks", "", 0)

@@ -34,9 +34,9 @@ pub struct Watching {
     pub flags: String,
     /// The number of Sentinels that must agree that the master is down.
     pub quorum: u64,
-    /// The number of other Sentinels that this one knows.
+    /// The number of other Sentinels that this Sentinel knows.
     pub others: u64,
-    /// The number of replicas that this one knows.
+    /// The number of the master's replicas that this Sentinel knows.
     pub replicas: u64,
     pub down_after_ms: u64,
     /// The reason why the Sentinels cannot agree on a fail-over now; empty if they can, or if it is not reported.

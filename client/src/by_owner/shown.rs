@@ -53,7 +53,7 @@ pub struct ShownGrant {
     pub is_suspect: bool,
     /// Time for which the server keeps extending the lease (KEEPALIVE).
     pub keepalive: Duration,
-    /// Time since the lease was last extended, or began, on the node with the least.
+    /// Time since the lease was last extended, or began: the shortest on any node.
     pub extended: Duration,
 }
 

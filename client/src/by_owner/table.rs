@@ -99,7 +99,7 @@ impl Table {
         Arc::clone(slots.by_id.entry(id.clone()).or_default())
     }
 
-    /// Forgets this owner if its slot is unused.
+    /// Forgets this owner if nothing uses its slot any longer.
     pub fn forget(&self, id: &Id, slot: Arc<Slot>) {
         let mut slots = self.slots();
         drop(slot);

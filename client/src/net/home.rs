@@ -130,7 +130,7 @@ enum Left {
     Rest(BoxFuture<'static, ()>),
 }
 
-/// The client's thread, as others leave work to it.
+/// A handle by which other threads leave work to the client's thread.
 #[derive(Default)]
 pub struct Home {
     runtime: OnceLock<Handle>,
@@ -141,7 +141,7 @@ pub struct Home {
 
 #[derive(Default)]
 struct Queue {
-    /// The work that was left since the thread last took some.
+    /// The work that other threads have left, and that the client's thread has not taken yet.
     new: VecDeque<Left>,
     /// True once the client's thread has ended.
     is_over: bool,
@@ -169,7 +169,7 @@ impl Home {
         self.leave(Left::Unfinished(unfinished));
     }
 
-    /// Polls the future `rest` to its end on the client's thread, a moment later.
+    /// Polls the future `rest` to its end on the client's thread, which takes it over a moment later.
     pub fn finish(&self, rest: BoxFuture<'static, ()>) {
         self.leave(Left::Rest(rest));
     }

@@ -59,8 +59,8 @@ pub fn last_word(nodes: &Nodes, key: &[u8], before: Option<LastFailure>, refused
     }
 }
 
-/// Returns the error of a wait that ended behind other requests of this process; `seen` is the last refusal of the
-/// first of them.
+/// Returns the error for a caller whose time ended while other callers of this process were ahead of it. `seen` is the
+/// last refusal that the first of these callers received.
 pub async fn behind(nodes: &Arc<Nodes>, key: &[u8], seen: Option<LastFailure>, given: Given) -> Error {
     let began = Instant::now();
     if let Some(fresh) = seen.as_ref().and_then(LastFailure::fresh) {

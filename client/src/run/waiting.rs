@@ -23,7 +23,7 @@ use crate::{Error, ErrorKind, Why};
 
 /// The result of a wait in the queues.
 pub struct Told {
-    /// The acquisition that was in the queues: the lock is reserved for it for a short time.
+    /// The acquisition that waited in the queues. A majority reserves the lock for it for a short time.
     pub lease: Lease,
     /// The number of the permit that most nodes reserve for it, 1 if none is wanted.
     pub number: u16,

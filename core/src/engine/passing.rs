@@ -22,8 +22,8 @@ pub(super) struct Passing {
     stage: Stage,
     /// True if the lock in the key has ended: if nobody gets it, the key is deleted.
     has_ended: bool,
-    /// The number of waiting requests that were answered in this passing, because they got the lock or had lost their
-    /// permission.
+    /// The number of waiting requests that were answered since this `Passing` began, because they got the lock or had
+    /// lost their permission.
     served: usize,
     /// True if the server lets the node grant.
     may_grant: bool,

@@ -10,7 +10,7 @@ use crate::values::time::Now;
 /// The preconditions, in the order in which they are established.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) enum Precondition {
-    /// The lock has no grant whose lease is over, unless all are over.
+    /// No grant of the lock has an ended lease, or all have.
     NoneIsOver,
     /// The queue has been served: waiting requests come before the present one.
     QueueServed,

@@ -70,7 +70,7 @@ impl Evicted {
     }
 
     /// Notes that the lock of `key` was released or broken. If `is_owner` returns true for the owner of the evicted
-    /// lock, nobody holds that any longer either.
+    /// lock of that key, the evicted lock is not held any longer either.
     #[inline(always)]
     pub fn given_up(&mut self, key: Key<'_>, is_owner: impl FnOnce(&[u8]) -> bool) {
         if !self.0.is_empty() {

@@ -61,7 +61,8 @@ impl Default for History {
 }
 
 impl History {
-    /// Sets `lock.log-max-len`, `lock.log-slower-than` in milliseconds (if anything is kept) and `lock.events`.
+    /// Sets `lock.log-max-len`, `lock.log-slower-than` in milliseconds (`None`: the log keeps nothing) and
+    /// `lock.events`.
     pub(crate) fn configure(&mut self, log_max_len: u32, log_slower_than_ms: Option<u32>, events: bool) {
         self.log.configure(log_max_len, log_slower_than_ms);
         self.outbox.configure(events);

@@ -57,8 +57,8 @@ impl Prefixes {
         self.rows.is_empty()
     }
 
-    /// Returns the row of the longest prefix of `name`, among the row `from` and the rows of the prefixes with which
-    /// that one begins.
+    /// Returns the row of the longest prefix of `name`. Searches the row `from`, the row of the longest prefix of that
+    /// row's prefix, and so on.
     fn longest(&self, mut from: Option<usize>, name: &[u8]) -> Option<usize> {
         while let Some(place) = from.filter(|&place| !name.starts_with(&self.rows[place].prefix)) {
             from = self.rows[place].within;

@@ -143,7 +143,8 @@ impl Entries {
         self.entries.get(place).filter(|entry| entry.before != CAME_DUE).map(|entry| entry.due)
     }
 
-    /// Returns whether an entry comes due at the time `due`, and its lock ends then.
+    /// Returns whether the entry at `place` comes due at the time `due`, and its lock has only one holder, so that it
+    /// ends then.
     #[inline]
     pub fn is_at(&self, place: u32, due: BootTime) -> bool {
         self.due(place) == Some(due) && (self.ends.is_empty() || !self.end_of.contains_key(&place))
@@ -188,7 +189,7 @@ impl Entries {
         }
     }
 
-    /// Notes that the lock of this entry ends when the entry comes due: it has one holder.
+    /// Notes that the lock of this entry has only one holder, so that it ends when the entry comes due.
     #[inline]
     pub fn forget_end(&mut self, place: u32) {
         if !self.ends.is_empty()

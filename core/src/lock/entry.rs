@@ -6,6 +6,6 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadlineEntry {
     pub(super) place: u32,
-    /// The number of the set of entries; 0 if the lock has no entry.
+    /// The number of the set of entries that has the entry; 0 if the lock has no entry.
     pub(super) set: u32,
 }

@@ -54,8 +54,8 @@ impl Modes {
         }
     }
 
-    /// Returns the mode in which a request can be granted: compatible with all present grants, and with `others`. For
-    /// permits it is the lowest free number, unless the request names one.
+    /// Returns the mode in which a request can be granted; `None` if there is none. The mode is compatible with all
+    /// present grants, and with `others`. For permits it has the lowest free number, unless the request names one.
     pub fn admitted(&self, wanted: Wanted, others: &Modes) -> Option<Mode> {
         let mode = match wanted {
             Wanted::Exclusive => Mode::Exclusive,

@@ -21,7 +21,8 @@ impl Node {
         &mut self.history
     }
 
-    /// Reports a change that is no end: `happened` to the grant `id` of `lock` of `key` at `now`.
+    /// Reports to the history that `happened` happened to the grant `id` of `lock` of `key` at `now`, which did not end
+    /// it.
     #[inline(always)]
     pub(crate) fn notice(&mut self, key: Key<'_>, lock: &Lock, id: GrantId, happened: Happened, now: BootTime) {
         if self.history.notices_grants() {

@@ -133,12 +133,13 @@ impl Listeners {
         &self.loads
     }
 
-    /// Returns the load of the requests and the news of the listener `client`.
+    /// Returns the places and bytes that the listener `client` takes, by its waiting requests and by its news (results
+    /// that it has not received yet).
     pub(crate) fn load_of(&self, client: ClientId) -> Load {
         self.all.get(&client).map_or(Load::NONE, |listener| listener.load)
     }
 
-    /// Returns the load of a listener that has neither requests nor news.
+    /// Returns the places and bytes of a listener that has neither requests nor news.
     pub(crate) fn load_of_one(name: ListenerName<'_>, user: &[u8]) -> Load {
         Load::of_entry(false, &[name.bytes(), user])
     }
@@ -424,8 +425,8 @@ mod tests {
         assert_eq!(parts, [1, 2, 2, 1, 0], "with their owners");
     }
 
-    /// A client sends requests that are answered, and never takes the news. They count until it takes them or its
-    /// listener ends, so further requests are refused.
+    /// A client sends requests that are answered, and its listener never receives the results. They take places until
+    /// it does, or until its connection ends, so further requests are refused.
     #[test]
     fn a_client_that_never_hears_gets_no_more_in() {
         let mut node = Node::new(0);

@@ -152,7 +152,7 @@ pub(crate) struct Queue {
     arrivals: BTreeMap<u64, Place>,
     /// The places of requests that wait only for the disk, and are answered as soon as it is known who holds the lock.
     at_once: BTreeSet<Place>,
-    /// The places of requests that need not wait for those before them.
+    /// The places of requests that need not wait for those before them (see [`Waiter::is_at_hand`]).
     at_hand: BTreeSet<Place>,
     /// The number of callers that wait in their clients behind these requests. An owner with several requests counts
     /// once.
@@ -248,7 +248,7 @@ impl Queue {
         waiters.filter(|waiter| waiter.wanted.is(mode)).filter_map(ttl).max_by_key(|ttl| ttl.ms())
     }
 
-    /// Iterates over the owners of requests that need not wait for those before them.
+    /// Iterates over the owners of requests that need not wait for those before them (see [`Waiter::is_at_hand`]).
     pub(crate) fn owners_at_hand(&self) -> impl Iterator<Item = Owner<'_>> {
         self.at_hand.iter().map(|place| self.waiters[place].owner())
     }

@@ -106,7 +106,7 @@ impl Waiting {
         &self.loads
     }
 
-    /// Returns the load of the turns that have a reservation.
+    /// Returns the places and bytes that the reservations of all turns take.
     pub(crate) fn turns(&self) -> Load {
         self.turns
     }
@@ -233,7 +233,7 @@ impl Waiting {
         self.queue(key).into_iter().flat_map(Queue::iter)
     }
 
-    /// Returns the name of `key` as its queue shares it, if it has one.
+    /// Returns the shared copy of the name of `key` that its queue has; `None` if the key has no queue.
     #[inline(always)]
     pub(crate) fn share_name(&mut self, key: Key<'_>) -> Option<Arc<[u8]>> {
         self.queues.share(key)

@@ -77,8 +77,8 @@ impl Watching {
         self.locks.searches()
     }
 
-    /// Adds the client `id` of `user` as a watcher of the lock of `key` until `until`. The lock stays in the state that
-    /// the client knows until `look`, if no command changes it.
+    /// Adds the client `id` of `user` as a watcher of the lock of `key` until `until`. If no command changes the lock,
+    /// it stays in the state that the client knows until `look`, and is checked then.
     pub(crate) fn join(
         &mut self,
         key: Key<'_>,

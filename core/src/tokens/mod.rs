@@ -25,7 +25,7 @@ use crate::values::token::Token;
 #[derive(Clone, Debug)]
 pub struct Tokens {
     last: Box<[u64]>,
-    /// The highest token of grants other than readers', for those stripes whose highest token is a reader's.
+    /// For each stripe whose highest token is a reader's: the highest token of its other grants.
     ordered: BTreeMap<u32, u64>,
     floor: u64,
     high: u64,

@@ -110,7 +110,7 @@ impl StripeCeilings {
         self.changes
     }
 
-    /// Notes that the ceilings, as of the change with this number, are on the disk.
+    /// Notes that the ceilings are on the disk as they were after the change with the number `change`.
     pub(crate) fn saved(&mut self, change: u64) {
         for above in self.above.values_mut().filter(|above| above.change <= change) {
             above.durable = above.wanted;

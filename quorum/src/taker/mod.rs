@@ -32,9 +32,9 @@ const BACK_OFF_MS: (u32, u32) = (2, 1_000);
 /// The number of late grants in a row after which a caller without a limit gives up, because the lease is too short.
 const TOO_LATE_TIMES: u32 = 10;
 
-/// The number of permit numbers that look free which a caller tries before it joins the queues. Numbers can look free
-/// and not be: nodes list a bounded number of holders, and other clients try too. Four are enough in bursts (the test
-/// module `burst`).
+/// The largest number of permits that a caller asks for by number because they look free, before it joins the queues. A
+/// number can look free although it is not: nodes list a bounded number of holders, and other clients try too. Four are
+/// enough in bursts (the test module `burst`).
 const LOOKS_MAX: u32 = 8;
 
 /// The longest wait for a majority of nodes to answer, in milliseconds. After it the nodes are asked for the lock
@@ -119,8 +119,8 @@ pub enum Task {
         /// The longest time to wait, in milliseconds, at least 1.
         patience_ms: u32,
     },
-    /// Pause until `until`. If `for_nodes` is set, wait after that until a majority of nodes answers requests, until
-    /// then at most.
+    /// Pause until `until`. If `for_nodes` is set, the caller then waits until a majority of nodes answers requests, or
+    /// until the time in `for_nodes`.
     Pause {
         /// The end of the pause.
         until: BootTime,

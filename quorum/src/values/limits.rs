@@ -161,16 +161,16 @@ pub const MAX_WAITING_BYTES_DEFAULT: u64 = 256 << 20;
 /// The upper bound of `lock.max-waiting-bytes`: a terabyte, more than a server has.
 pub const MAX_WAITING_BYTES_LIMIT: u64 = 1 << 40;
 
-/// The share of the room that one listener may take, as a multiple of what is free. With 1 it can take half of all room
-/// if nobody else waits.
+/// The share of the waiting room (places and bytes) that one listener may take, as a multiple of what is free. With 1
+/// it can take half of all room if nobody else waits.
 pub const SHARE_OF_A_LISTENER: u64 = 1;
 
-/// The share of the room that one user may take, as a multiple of what is free. With 3 it can take three quarters of
-/// all room if nobody else waits.
+/// The share of the waiting room that one user may take, as a multiple of what is free. With 3 it can take three
+/// quarters of all room if nobody else waits.
 pub const SHARE_OF_A_USER: u64 = 3;
 
-/// The share of the room that one user may take by connections that have nothing waiting yet, as a multiple of what is
-/// free. With 7 it can take seven eighths of all room if nobody else waits.
+/// The share of the waiting room that one user may take by connections that have nothing waiting yet, as a multiple of
+/// what is free. With 7 it can take seven eighths of all room if nobody else waits.
 pub const FIRST_SHARE_OF_A_USER: u64 = 7;
 
 /// The part of all places and bytes that reservations can take whose owners did not have to wait: an eighth.

@@ -35,7 +35,7 @@ pub enum Mode {
     Exclusive,
     /// Others may hold the lock in this mode too.
     Shared,
-    /// Others may hold permits with other numbers; no number is above the limit of another.
+    /// Others may hold permits with other numbers, each up to the smallest limit that a holder has asked for.
     Permit(Permit),
 }
 

@@ -274,8 +274,8 @@ impl Client {
         self.join(until, Waiter::at_a_time_ms(until, 0, now.boot, self.random()), now)
     }
 
-    /// Begins a new name, in the newest set that the client knows. With `AcquisitionsBeginAnew` switched off, it stays
-    /// in the first one.
+    /// Gives the client a new owner name for the next request, and the newest version of the set that it knows. With
+    /// `AcquisitionsBeginAnew` switched off, it keeps the version with which it began.
     fn begin_name(&mut self) {
         self.acquisition += 1;
         if !self.without.is(Rule::AcquisitionsBeginAnew) {
@@ -355,7 +355,8 @@ impl Client {
 
     // Requests of the client.
 
-    /// Returns the seats of the set that the client uses: all, or only half of them with `MajoritiesMeet` switched off.
+    /// Returns the places in the set of the nodes that the client uses: all, or only half of them with `MajoritiesMeet`
+    /// switched off.
     fn members(&self) -> Range<usize> {
         let nodes = self.asks.len();
         match self.without.is(Rule::MajoritiesMeet) {

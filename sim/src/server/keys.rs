@@ -6,8 +6,8 @@ use palisade_core::{Token, Tokens};
 /// The number of stripes. It is small, so that keys share stripes and a node stays small.
 pub(super) const STRIPES: usize = 4;
 
-/// The number of stripes that may have ceilings of their own. It is less than all, so that the node's own ceiling is
-/// used too.
+/// The number of stripes that may have ceilings of their own. It is smaller than [`STRIPES`], so that the node's own
+/// ceiling is used too.
 pub(super) const STRIPES_APART: usize = 2;
 
 /// The only database.

@@ -104,7 +104,7 @@ impl World<'_> {
         !hangs
     }
 
-    /// Delivers a node's answer to the program.
+    /// Delivers a node's answer to the program that changes the set of nodes.
     pub(super) fn changer_hears(&mut self, id: NodeId, message: Message<Answers>) -> Result<(), Failure> {
         let Message { of, look, node, says } = message;
         let Some(changer) = self.changers.get_mut(&of).filter(|changer| changer.look == look) else { return Ok(()) };

@@ -71,7 +71,7 @@ totals! {
     versions,
     /// Times that a client moved to a new version.
     learnt,
-    /// Times that a client moved while it held a lock.
+    /// Times that a client moved to a new version of the set while it held a lock.
     moved,
 }
 

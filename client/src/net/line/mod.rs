@@ -367,7 +367,7 @@ impl<T: Waits> Claim<T> {
         self.line.state().follower.as_ref().is_some_and(|follower| follower.number == self.number)
     }
 
-    /// Waits until there is something to write, or the claim may have ended.
+    /// Waits until there is something to write, or until another task may have taken over the connection.
     pub async fn called(&self) {
         self.line.called.notified().await;
     }

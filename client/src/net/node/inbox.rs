@@ -34,7 +34,7 @@ pub struct By {
     pub over: u64,
 }
 
-/// An answer that may not be final, because it can be a redirection.
+/// The first answer to a request. It may be a redirection, and thus not final.
 pub type First = (Option<By>, Result<Value, Why>);
 
 /// Receives the answers to requests of one task. When it is dropped, its unsent requests are not sent.

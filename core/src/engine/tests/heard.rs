@@ -102,7 +102,8 @@ impl ListenersFixture {
         Ok(())
     }
 
-    /// Delivers answers to the listeners, and compares what the listeners that ask receive.
+    /// Delivers answers to the listeners. Checks that each listener that asks receives exactly the answers that it has
+    /// not received yet.
     fn tell(&mut self) -> Checked {
         while self.node.time_out(at(self.now).boot) {}
         for (id, answer) in self.node.take_answers(usize::MAX) {

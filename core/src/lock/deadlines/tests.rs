@@ -157,8 +157,8 @@ fn only_databases_with_locks_are_known() {
     assert!(deadlines.others.is_empty() && deadlines.firsts.is_empty() && deadlines.is_empty());
 }
 
-/// Many entries that are minutes away move to the ring in steps, however many there are, and in time. No lock comes due
-/// by that.
+/// Many entries that are minutes away move to the ring in steps, however many there are, and in time. While they move,
+/// no lock is reported as due.
 #[test]
 fn many_far_deadlines_come_near_in_steps() {
     const LOCKS: u64 = 10_000;
@@ -282,7 +282,8 @@ impl Both {
         Ok(())
     }
 
-    /// Empties the database `db`, or all of them (`None`), in both.
+    /// Empties the database `db`, or all databases (`None`): in the deadlines, and in the plain tree that they are
+    /// compared with.
     fn detach(&mut self, db: Option<u32>) -> Result<(), TestCaseError> {
         let detached = self.deadlines.detach(db);
         let is_gone = |of: u32| db.is_none_or(|db| db == of);

@@ -60,7 +60,7 @@ fn brief(world: &Arc<World>, hands: &mut JoinSet<()>) {
     hands.spawn(resharding::slots(Arc::clone(world), dice(4)));
 }
 
-/// Starts all hands that the settings ask for.
+/// Starts all hands (the tasks that inject faults) that the settings ask for.
 fn all(world: &Arc<World>, era: u64, hands: &mut JoinSet<()>) {
     let mut number = era * 100;
     let mut dice = || {
