@@ -250,7 +250,8 @@ impl Oracle {
         wanted.modes().any(|mode| others.iter().all(|other| other.is_compatible(mode)))
     }
 
-    /// Returns the milliseconds left that LOCK.CHECK must answer for `token`, if the lock is not suspect.
+    /// Returns the milliseconds left that LOCK.CHECK must answer for `token`, unless the node refuses to answer; `None`
+    /// if there is no such grant.
     pub fn left_ms(&self, place: Place, token: Token, now: BootTime) -> Option<u64> {
         let grants = self.places.get(&place)?.grants.iter();
         let alike = grants.filter(|grant| !grant.dropped && grant.is_live(now) && grant.token == token);
