@@ -121,7 +121,7 @@ fn hear(machine: &mut Observer, NodeReport { node, asked, what }: NodeReport) {
     }
 }
 
-/// Converts the state of the lock on a node to the report that the observing machine receives.
+/// Converts the state of the lock on a node to the report for the state machine that observes the election.
 fn says(state: State) -> Option<LockReport> {
     match state {
         State::Free => Some(LockReport::Free),

@@ -110,7 +110,7 @@ impl Error {
         Self::new(ErrorKind::Lost, "the lock is lost: stop what it protects")
     }
 
-    /// Returns the error of a release that was sent while it is unknown whether the owner held the lock until then;
+    /// Returns the error of a release that was sent, if too few nodes tell whether the owner held the lock until then.
     /// `nodes` did not answer.
     pub(crate) fn release_sent(nodes: Vec<NodeError>) -> Self {
         let text = "the release was sent, and too few nodes tell whether this owner held the lock until then: stop relying on it. Nodes that did \

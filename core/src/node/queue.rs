@@ -16,8 +16,8 @@ use crate::values::limits::TURNS_PART;
 use crate::values::time::BootTime;
 
 impl Node {
-    /// Returns the name of `key` as shared by its queue or its watchers, if it has any. A driver that passes this name
-    /// on with a request saves comparing its bytes at each stage.
+    /// Returns the shared copy of the name of `key` that its queue or its watchers have; `None` if it has neither. A
+    /// driver that passes this name on with a request saves comparing its bytes at each stage.
     #[inline(always)]
     pub fn share_name(&mut self, key: Key<'_>) -> Option<Arc<[u8]>> {
         self.waiting.share_name(key).or_else(|| self.watching.share_name(key))

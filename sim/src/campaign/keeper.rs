@@ -23,8 +23,7 @@ const TTL_MS: std::ops::RangeInclusive<u64> = 1_000..=2_000;
 /// The longest time for a reachable node to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time after its ttl within which a lease whose connection closed must have ended. The allowance covers a slow
-/// machine.
+/// The allowance for a slow machine: when a connection has closed, its lease must be over this long after the ttl.
 const OVER: Duration = Duration::from_millis(500);
 
 impl Task {

@@ -145,8 +145,8 @@ impl State {
     }
 
     /// Drops messages that change nothing whenever they arrive, so that states that differ only in these messages
-    /// become equal. They are unexpected answers, and messages to a node that does not know their owner and learns
-    /// nothing from them.
+    /// become equal. They are answers that no client awaits, and messages to a node that does not know their owner and
+    /// learns nothing from them.
     pub(super) fn tidy(&mut self, config: &Config) {
         let awaited = |who: Holder, number| self.clients[who.client as usize].is_open(number);
         self.replies.retain(|reply| awaited(reply.who, reply.number));
