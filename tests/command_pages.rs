@@ -341,7 +341,7 @@ fn examples_run_as_they_are_shown() {
     assert!(examples > 50, "{examples} examples");
 }
 
-/// Sends a line, which is split as redis-cli does it: words between double quotes are one.
+/// Sends a command line, split into words as redis-cli does it: text between double quotes is one word.
 pub fn ask(client: &mut Client, line: &str) -> Reply {
     let words = line.split('"').enumerate().flat_map(|(n, part)| match n % 2 {
         0 => part.split_whitespace().collect(),

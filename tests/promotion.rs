@@ -196,8 +196,8 @@ fn a_replica_that_was_told_nothing_since_its_full_sync_assumes_the_worst() {
     assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 10")) > DAY_MS);
 }
 
-/// A master's report counts however old it is. It used to be discarded when the leases of that time had ended, though
-/// the master continued to grant.
+/// A replica counts the longest lease that its master reported, however old the report is. The report used to be
+/// discarded when the leases of that time had ended, though the master continued to grant.
 #[test]
 fn what_a_master_told_counts_however_long_ago_it_was() {
     let setup = |ttl| Setup::new().replication().module_arguments(&["max-clock-skew", "0", "max-ttl", ttl]);

@@ -19,7 +19,7 @@ pub fn presence() -> (Present, Absence) {
 }
 
 impl Absence {
-    /// Waits until all tokens are dropped.
+    /// Waits until all [`Present`] handles are dropped.
     pub async fn all_gone(&mut self) {
         while self.0.recv().await.is_some() {}
     }

@@ -98,8 +98,8 @@ enum Task {
     /// A lock on a majority, beside other Redlock clients and etcd.
     #[cfg(feature = "peers")]
     PeersQuorum(peers::QuorumOptions),
-    /// The time without a leader when one dies or resigns, beside etcd's elections; the time until a broken lock is
-    /// lost.
+    /// The time without a leader after one dies or resigns, beside etcd's elections; and the time until the holder of
+    /// a broken lock knows that it is lost.
     #[cfg(feature = "peers")]
     PeersElection(peers::ElectionOptions),
     /// A leader that `peers-election` starts as a process.

@@ -173,8 +173,8 @@ impl KeepAlives {
         kept.map(|kept| kept.until.ms_since(now))
     }
 
-    /// Refuses another lease of `ttl` while the node has its maximum of renewals. A lease that is kept already may move
-    /// to another connection.
+    /// Refuses another lease of `ttl` if the node would renew more leases a second than its maximum. A lease that is
+    /// already kept alive is not refused, so it may move to another connection.
     pub fn ensure_room(&self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl) -> Result<(), Refusal> {
         let is_full = self.renewals + renewals(ttl, key, owner) > RENEWALS_A_SECOND_MAX * 1_000;
         if is_full && !self.kept.contains_key(&Holder::new(key, owner)) { Err(Refusal::KeepAliveFull) } else { Ok(()) }
@@ -245,8 +245,8 @@ impl KeepAlives {
         }
     }
 
-    /// Notes that the lock left `key`, by whatever command. Its leases count for nothing in the node's maximum until
-    /// their next check finds the lock there again.
+    /// Notes that the lock left `key`, by whatever command. Its leases do not count towards the node's maximum of
+    /// renewals until their next check finds the lock there again.
     #[inline(always)]
     pub(crate) fn left(&mut self, key: Key<'_>) {
         if !self.is_empty() {

@@ -77,7 +77,8 @@ pub struct World {
     pub clients: u64,
     /// True if the client of the present ACQUIRE can be blocked.
     pub may_block: bool,
-    /// The place and time of the last refusal of a request that waits for no holder.
+    /// The place and time of the last request that waited only for the disk, not for a holder, and did not get the
+    /// lock.
     pub told_at_once: Option<(Place, BootTime)>,
 }
 

@@ -123,7 +123,7 @@ pub enum Rule {
     AcquisitionsBeginAnew,
     /// A node takes part in no attempt with a smaller ballot than it promised.
     PromisesAreKept,
-    /// A changer completes what may be decided already.
+    /// A program that changes the set first completes a change that may be decided already.
     EarlierIsCompleted,
 }
 

@@ -25,7 +25,7 @@ enum Step {
 struct RollOut {
     /// A program that moves from the old lock to the new one holds both in between.
     has_both: bool,
-    /// No program leaves `both` for one lock while another holds only the other lock.
+    /// A program goes from both locks to one of them only while no other program takes just the other one.
     waits: bool,
     /// All programs take the locks in one order.
     has_one_order: bool,

@@ -1,5 +1,5 @@
-//! Bounds how many clients are answered in one pass of the event loop. An answer takes the server longer than the
-//! rules, and the server writes all answers of a pass in one go.
+//! Bounds how many clients are answered in one pass of the event loop. The server takes longer to send an answer than
+//! the rules take to decide it. It writes all answers of a pass in one go, and other clients wait meanwhile.
 
 use std::cell::Cell;
 

@@ -195,8 +195,8 @@ impl<'a> Context<'a> {
         self.has(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
     }
 
-    /// Returns whether the command comes from the AOF or from a master. Then it reports the outcome of a request, and
-    /// asks for nothing.
+    /// Returns whether the command comes from the AOF or from a master. Such a command reports what has already
+    /// happened, and is no request.
     #[inline]
     pub fn is_told(self) -> bool {
         // A master receives no commands from another node, except in a cluster while slots move to it. That is checked

@@ -20,7 +20,8 @@ const TTL: Duration = Duration::from_millis(2_000);
 const SLACK: Duration = Duration::from_secs(3);
 
 /// Runs a holder until it has had the lock for longer than its ttl, and kills it as `kill -9` does, right after a
-/// renewal. Measures when the next client has the lock. The holder sends nothing in between.
+/// renewal. Measures when the next client has the lock. Checks that the holder sent nothing between the grant and the
+/// kill.
 pub fn frees_the_lock_within_its_ttl(recipe: &Recipe) {
     build(recipe.holder.build);
     let server = Setup::new().replication().start();

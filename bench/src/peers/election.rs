@@ -113,7 +113,7 @@ struct Times {
     /// From the end of a leader to the next one's report that it leads.
     killed: Histogram<u64>,
     resigned: Histogram<u64>,
-    /// From that report until an observer knew of the new leader; counted even if the observer knew before.
+    /// From the new leader's report that it leads until an observer knew of it; zero if the observer knew before.
     observed: Histogram<u64>,
 }
 

@@ -19,8 +19,9 @@ use crate::server::Server;
 /// The most waiters with which the lock is held for longer. Larger numbers are out of step without that.
 const FEW: usize = 10;
 
-/// The longest hold with at most [`FEW`] waiters, drawn each time: the interval of the polling clients. With shorter
-/// holds, a client would poll only just after the lock was taken, and always wait for a whole interval.
+/// With at most [`FEW`] waiters, each hold has a random length up to this, which is the interval of the polling
+/// clients. With shorter holds, a client would poll only just after the lock was taken, and always wait for a whole
+/// interval.
 const HOLD_MAX: Duration = Duration::from_millis(100);
 
 /// The extra time of a measurement per waiter: a millisecond or two for each turn of each.

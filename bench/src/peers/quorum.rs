@@ -119,7 +119,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     (outcome, versions)
 }
 
-/// Freezes two nodes, and a follower of each etcd cluster, or continues them.
+/// Freezes two nodes and a follower of each etcd cluster; lets them run again if `frozen` is false.
 async fn freeze(nodes: &[Server], etcds: &[(&str, Etcd)], frozen: bool) {
     nodes[..FROZEN].iter().for_each(|node| node.freeze(frozen));
     for (_, etcd) in etcds {

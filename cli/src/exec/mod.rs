@@ -242,7 +242,8 @@ impl<'a> Running<'a> {
         self.watchdog.valid_for(valid_for);
     }
 
-    /// Checks that the lease was extended in time.
+    /// Ends the command if the lease was not extended in time. Otherwise informs the watchdog how long the lock is
+    /// valid.
     fn look(&mut self) {
         if lease::until_kill(self.left()).is_zero() {
             // Even if the lock is valid now, the watchdog did not know that in time and may have ended the command.

@@ -105,7 +105,7 @@ impl Facts {
         self.held_by_nobody(&key, count, majority)
     }
 
-    /// Decides for a lock that no majority holds, if enough nodes serve.
+    /// Returns state, summary and advice for a lock that no majority holds, if enough nodes serve.
     fn held_by_nobody(&self, key: &str, count: usize, majority: usize) -> (State, String, String) {
         let partly = unconfirmed(&self.together.grants, count);
         let free = partly.as_ref().map_or(format!("{key} is free"), |text| format!("{key} is held by nobody: {text}"));

@@ -349,7 +349,8 @@ impl Drop for Session {
     }
 }
 
-/// A key that a task is acquiring; dropping this value ends that.
+/// A key that a task of the session is acquiring. Until this value is dropped, no other task of the session can acquire
+/// it.
 struct PendingKey<'a> {
     session: &'a Session,
     key: &'a [u8],

@@ -1,4 +1,4 @@
-//! Times and numbers that apply to every connection.
+//! Timeouts, and maximum numbers of requests, of every connection.
 
 use std::time::Duration;
 

@@ -145,7 +145,7 @@ struct Queue {
     new: VecDeque<Left>,
     /// True once the client's thread has ended.
     is_over: bool,
-    /// True if work is handled at once, when the client is closing.
+    /// True if the thread handles its work at once, without the usual delay, because the client is closing.
     is_hurried: bool,
 }
 

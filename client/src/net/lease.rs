@@ -80,8 +80,9 @@ impl Lease {
         self.is_named
     }
 
-    /// Returns the command that releases an attempt whose grant was reported to nobody. It names no level, since
-    /// another process may have found and [adopted](Self::adopt) the grant.
+    /// Returns the command that releases an attempt whose grant was reported to nobody. With an owner's name it has no
+    /// LEVEL: another process may have found and [adopted](Self::adopt) the grant, and RELEASE without LEVEL and TOKEN
+    /// leaves an adopted grant.
     pub fn give_up(&self) -> Cmd {
         match self.is_named {
             true => self.about("LOCK.RELEASE"),

@@ -403,7 +403,8 @@ mod tests {
         }
     }
 
-    /// The text was written by version 0.1.0 of the module, without ties to its data. It is read, and proves nothing.
+    /// The text was written by version 0.1.0 of the module. It does not say to which file and which data the state
+    /// belongs. It is read, and proves nothing.
     #[test]
     fn the_version_without_ties_is_read_and_proves_nothing() {
         let body = "palisade-node 1\nid 00000000000000000000000000000007\nincarnation 12\nceiling 1795234601882918\n\

@@ -87,7 +87,7 @@ impl Run<'_> {
         }
     }
 
-    /// Calls the rule of BREAK. If it takes more than one slice, the client is blocked first.
+    /// Calls the rule of BREAK. If one slice cannot end all grants with the token, the client is blocked first.
     fn decide_break(&mut self, asked: Option<Token>, at: &mut At<'_>) -> Option<Step> {
         if let Some(token) = asked.filter(|&token| takes_slices(at.held.as_deref(), token, at.now)) {
             return self.then(Stage::BreaksLater(token), Step::Block);

@@ -69,8 +69,8 @@ pub enum Step {
     /// The key has changed, and its lock has watchers: send the key's present content to the watchers of
     /// [`crate::Node::take_told`].
     TellWatchers,
-    /// Block the client, and return the id under which it will be answered. [`Finding::No`] if it cannot be blocked:
-    /// then it named no time to wait, and would wait for the disk or for the end of a BREAK in slices.
+    /// Block the client, and return the id under which it will be answered. [`Finding::No`] if it cannot be blocked, as
+    /// in MULTI: then its request has no time to wait, and would wait only for the disk or for the slices of a BREAK.
     Block,
     /// Have the node's state written to its file, without waiting for the end of that.
     Write,

@@ -1,4 +1,4 @@
-//! Records for the tests of their versions.
+//! Reads, writes and edits records, for the tests of each version of the record.
 
 use crate::format::record::{Arrival, Here, decode, encode};
 use crate::lock::Lock;

@@ -20,7 +20,7 @@ pub enum Master {
 impl Master {
     const ALL: [Master; 3] = [Master::Myself, Master::Silent, Master::Told];
 
-    /// Returns the word by which the state file says this.
+    /// Returns the name of this variant in the state file.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Myself => "none",
@@ -29,7 +29,7 @@ impl Master {
         }
     }
 
-    /// Parses the state file's word.
+    /// Parses the name of a variant in the state file.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|master| master.word() == word)
     }

@@ -6,7 +6,7 @@
 /// The number of values in a piece: with 32 bytes each, a piece takes slightly less than 4 KiB in all.
 const PIECE: u32 = 127;
 
-/// The places of a piece are numbered from a multiple of this power of two on.
+/// The power of two that separates the first places of two pieces: piece `n` has the places from `n << STRIDE_BITS` on.
 const STRIDE_BITS: u32 = 7;
 
 /// The bits of a piece all of whose places are taken.

@@ -162,7 +162,8 @@ impl Queues<'_> {
 
     /// Postpones the hand-over of a free lock, because of `refusal`. If that reason passes with time, the hand-over is
     /// tried again then, and requests that cannot wait until then are refused now. Otherwise all requests are refused.
-    /// A reason that holds for the whole node is tried with one queue at a time.
+    /// For [`Refusal::NotYet`], which concerns the whole node, nobody is refused: the node looks at no queue for a
+    /// moment, and then at this one again.
     pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
         if refusal == Refusal::NotYet {
             self.waiting.not_before = now.plus_ms(RETRY_HAND_OVER_MS);

@@ -100,8 +100,8 @@ impl Waiter {
         }
     }
 
-    /// Returns the load of the request in the queue of `name`. If it has a listener, it takes bytes only, because the
-    /// listener counts its place.
+    /// Returns the load (places and bytes) of the request in the queue of `name`. A request with a listener takes bytes
+    /// only, because the listener counts its place.
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let load = Load::of_entry(!self.id.is_heard(), &[name, &self.owner]);
         let blocked = if self.id.is_heard() { Load::NONE } else { Load::of_blocked(name) };
@@ -152,7 +152,8 @@ pub(crate) struct Queue {
     arrivals: BTreeMap<u64, Place>,
     /// The places of requests that wait only for the disk, and are answered as soon as it is known who holds the lock.
     at_once: BTreeSet<Place>,
-    /// The places of requests that need not wait for those before them (see [`Waiter::is_at_hand`]).
+    /// The places of requests that need not wait for those before them, because their owner holds the joint lock or has
+    /// the turn.
     at_hand: BTreeSet<Place>,
     /// The number of callers that wait in their clients behind these requests. An owner with several requests counts
     /// once.

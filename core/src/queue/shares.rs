@@ -54,8 +54,8 @@ impl Load {
     /// The bounds on the load of a node whose operator set none.
     pub(crate) const DEFAULT_MAX: Load = Load { places: MAX_WAITERS_DEFAULT as u64, bytes: MAX_WAITING_BYTES_DEFAULT };
 
-    /// Returns the load of an entry of a table that stores `texts`. It takes a place, unless it is a further entry of a
-    /// request that already has one.
+    /// Returns the load of an entry in a table: the bytes of the entry and of `texts`, and a place. A further entry of
+    /// a request that already has a place takes no place.
     pub(crate) fn of_entry(takes_place: bool, texts: &[&[u8]]) -> Self {
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         Self { places: takes_place.into(), bytes: ENTRY_BYTES + bytes as u64 }
@@ -103,7 +103,7 @@ impl Loads {
         *own = own.plus(load);
     }
 
-    /// Removes the load of an entry of `user`.
+    /// Subtracts the load of an entry of `user` that has left.
     pub(crate) fn remove(&mut self, user: UserId, load: Load) {
         self.all = self.all.minus(load);
         let left = self.of(user).minus(load);

@@ -38,7 +38,7 @@ pub enum Answer {
     /// The owner's turn has come: the lock is free, and reserved for it for a short time. The number is that of the
     /// permit; 0 for another mode.
     Turn(u16),
-    /// For a BREAK in slices: all grants with this token have ended.
+    /// For a BREAK that takes several slices: all grants with this token have ended.
     Broken(Token),
     /// The wait failed, because its time is over or its owner withdrew it.
     TimedOut(Want),

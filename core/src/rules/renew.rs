@@ -219,7 +219,8 @@ mod tests {
         assert_eq!(room(&node, 1 << 20, 1_000), Ok(()));
     }
 
-    /// Regression: leases whose locks had ended counted in the node's maximum until their next renewal. They must not.
+    /// Regression: leases counted towards the node's maximum of renewals until their next renewal, although their locks
+    /// had ended. They must not.
     #[test]
     fn a_lock_that_is_gone_takes_no_room_for_renewals() {
         let dear = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();

@@ -104,8 +104,8 @@ pub const KEEPALIVE_TTL_MIN_MS: u32 = 1_000;
 /// and write 13 MB a second. That many come from 33 333 leases of one second, or a million of 30 seconds.
 pub const RENEWALS_A_SECOND_MAX: u64 = 100_000;
 
-/// The bytes of key and owner for which a renewal counts as one more, because it writes them to the AOF. Without that,
-/// a hundred idle leases of one second with keys of a megabyte took two thirds of a core.
+/// The number of bytes of key and owner that counts as one more renewal, because a renewal writes them to the AOF.
+/// Without that, a hundred idle leases of one second with keys of a megabyte took two thirds of a core.
 pub const RENEWAL_BYTES: usize = 256;
 
 /// The number of renewals in the length of a lease that is kept alive. A node that does not run for less than two

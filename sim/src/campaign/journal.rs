@@ -37,7 +37,7 @@ pub struct KeptLease {
     pub who: Holder,
     /// The lease's length, in milliseconds.
     pub ttl_ms: u64,
-    /// The earliest end of KEEPALIVE.
+    /// The time until which the node has to keep the lease alive: KEEPALIVE, counted from before the request.
     pub until: TimeUs,
 }
 

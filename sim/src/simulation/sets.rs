@@ -78,7 +78,8 @@ impl World<'_> {
         self.on_client(client, |client, now| client.learn(set, now))
     }
 
-    /// Restarts a client after a kill, with the names in its configuration or with the last version that it knew.
+    /// Restarts a client after a kill. It starts with the addresses in its configuration, or with the last version that
+    /// it knew.
     pub(super) fn start_from(&mut self, client: u32) {
         if self.plan.changes_set() && self.may_go_by_names() && self.rng.random() {
             let set = Arc::new(Set::of_names(self.plan.first_set()));

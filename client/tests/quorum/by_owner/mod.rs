@@ -142,7 +142,7 @@ async fn what_is_left_of_an_attempt_is_in_nobodys_way() {
     until("every node has this attempt", async || nodes.holding("k") == 5).await;
 }
 
-/// The tokens of a lock were not yet raised to a common one: a process that takes the lock over does that first.
+/// A process that takes over a lock whose tokens differ between the nodes first raises them to a common one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_that_were_not_raised_yet() {
     let (nodes, locks) = start(3).await;

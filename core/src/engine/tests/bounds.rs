@@ -12,8 +12,8 @@ use crate::values::limits::{ANSWERS_A_PASS_MAX, ENDED_A_STEP_MAX, OWNER_REQUESTS
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
 
-/// An owner has the largest number of requests in a queue, and the next one is refused: a grant answers all requests of
-/// its owner in one step.
+/// An owner has the largest number of requests in a queue, and the next one is refused. The number is small because a
+/// grant answers all requests of its owner in one step.
 #[test]
 fn an_owner_has_few_requests_in_a_queue() {
     let mut key = Key::held();

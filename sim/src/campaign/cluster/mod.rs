@@ -47,7 +47,8 @@ pub struct Cluster {
     moved: Mutex<BTreeMap<u16, usize>>,
 }
 
-/// Configures servers that are started later as members of a cluster that announce their links.
+/// Configures servers, which are started later, as members of a cluster. They announce the ports of proxies: of their
+/// links for clients, and of the returned [`Bus`] for other servers.
 ///
 /// # Errors
 ///
