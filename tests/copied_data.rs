@@ -40,7 +40,7 @@ fn snapshots() -> Setup {
 }
 
 /// A node is shut down cleanly, and its proof is not used up: the next server in its folder has another state file, or
-/// none. That server grants a lock and is killed. Then the first node is guarded.
+/// none. That server grants a lock and is killed. When the first node then starts in the folder, it is guarded.
 #[test]
 fn data_that_another_life_used_proves_nothing() {
     let others: [&[&str]; 2] = [&["state-file", "other.state"], &["state-file", ""]];

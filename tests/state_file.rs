@@ -384,7 +384,7 @@ fn what_lies_beside_the_state_file_is_not_touched() {
     assert!(server.log().contains("node.state.damaged-2"), "{}", server.log());
 }
 
-/// People who clean up remove `*.lock`: after that a second server must still not pass for this node.
+/// Even if somebody removes the lock file of the state file, a second server must not start as the same node.
 #[test]
 fn a_second_server_is_refused_also_without_the_lock_file() {
     let dir = tempfile::tempdir().unwrap();

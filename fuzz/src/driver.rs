@@ -348,7 +348,7 @@ impl World {
         self.replica_news(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
     }
 
-    /// Returns true if no other owner comes before `owner`.
+    /// Returns true if the lock is reserved for `owner` in `mode`, or if the turn of `owner` has come in this request.
     fn has_turn(&self, place: Place, mode: Mode, owner: &[u8], found: &Found) -> bool {
         self.oracle.kept_for(place, owner, self.boot) == Some(mode) || found.told.contains(owner)
     }

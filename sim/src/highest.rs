@@ -23,7 +23,7 @@ impl Highest {
         largest == Some((token, token))
     }
 
-    /// Records that a holder has `token` in `mode` from `at` on. With `keeps`, earlier entries stay.
+    /// Records that a holder has `token` in `mode` from `at` on. Without `keeps`, removes the earlier entries.
     pub fn raise(&mut self, at: TimeUs, mode: HeldAs, token: u64, keeps: bool) {
         let mut largest = self.0.last().map(|(_, largest)| largest.clone()).unwrap_or_default();
         let before = largest.clone();

@@ -19,7 +19,7 @@ pub enum Rule {
     ProposalAboveLast,
     /// An answer to an extension counts only if it arrives before the validity until then has ended.
     AnswersInTime,
-    /// An answer counts for its own round.
+    /// An answer counts only for the round in which it was asked for.
     AnswersOfTheirRound,
     /// Every acquisition has an owner of its own.
     OwnerOfItsOwn,
@@ -60,7 +60,7 @@ pub enum Rule {
     BacksOff,
     /// A caller joins the queues again with its old ticket.
     TicketIsKept,
-    /// A caller asks for the permit that nodes showed as free, or keep for it.
+    /// A caller asks for the permit that nodes showed as free, or reserve for the caller.
     ShownIsAskedFor,
     /// Among the callers of one process that want a lock alone, one asks the nodes and the others wait for their turn.
     OneOfAProcessAsks,

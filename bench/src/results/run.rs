@@ -22,7 +22,7 @@ pub struct Run {
     pub machine: Machine,
     /// The version of the repository, by `git describe`.
     pub palisade: String,
-    /// The name and version of each server; the one that the module ran in first.
+    /// The name and version of each server, beginning with the server that ran the module.
     pub servers: Vec<String>,
     #[serde(flatten)]
     pub outcome: Outcome,

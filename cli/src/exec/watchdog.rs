@@ -46,7 +46,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// nobody waits for them, as in some containers, and the inspection finds that.
 const CLOSER_LOOK: u64 = 10;
 
-/// The variables for the lock to release: the key, and the owner in hexadecimal.
+/// The environment variables that name the lock which the watchdog releases: the key, and the owner in hexadecimal.
 const KEY: &str = "PALISADE_KEY";
 const OWNER: &str = "PALISADE_OWNER";
 

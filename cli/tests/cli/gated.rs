@@ -18,8 +18,8 @@ fn a_command_runs_until_a_newer_holder_has_passed() {
     assert_eq!((read.code(), read.out()), (Some(0), "[\n  \"open\",\n  null\n]\n".to_owned()), "{read:?}");
 }
 
-/// A command passes the gate in the mode of its grant: a reader's, a permit's, or through the lock itself in place of a
-/// gate.
+/// `palisade gate` sends a token with its mode: that of a reader or of a permit. With `--held`, the lock itself decides
+/// in place of a gate.
 #[test]
 fn the_mode_is_that_of_the_grant() {
     let nodes = Nodes::start(1);

@@ -78,7 +78,7 @@ impl Thread {
     }
 }
 
-/// A future that was begun on its caller's task.
+/// A future that begins on its caller's task, and moves to the client's thread if that has to finish it.
 pub struct Begun<T> {
     at: At<T>,
     thread: Arc<Thread>,

@@ -19,7 +19,7 @@ pub struct Proclaim {
     has: Vec<Option<(NodeId, u64)>>,
 }
 
-/// A LOCK.NOTE to send: the proclamation with this sequence number. It names no token.
+/// A LOCK.NOTE to send: the proclamation with this sequence number. It is sent without TOKEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoteCall {
     /// The index of the node in the client's list of nodes.

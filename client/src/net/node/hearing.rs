@@ -71,7 +71,7 @@ impl Drop for Waiting {
 }
 
 /// Removes an abandoned request from the queue, unless it has left for another reason, such as a grant or a release.
-/// Whenever this arrives, it does not affect a lock that the owner holds.
+/// Even if this command arrives late, it does not affect a lock that the owner holds.
 async fn stop_waiting(node: Arc<Node>, listener: Arc<Listener>, about: About, number: u64, told: Told) {
     if timeout(SETTLED, told).await.is_err() {
         listener.forget(&about, number);

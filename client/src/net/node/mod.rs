@@ -192,7 +192,7 @@ impl Node {
         self.meter.up(false);
     }
 
-    /// Waits until the first attempt to connect, or the one after a break just now, has succeeded or failed.
+    /// Waits until the first attempt to connect, or the first one after the connection broke, has succeeded or failed.
     pub async fn is_settled(&self) {
         // The sender lives in `self`, so this cannot fail.
         let is_open = |state: &State| matches!(state, State::Connecting | State::Down(Why::Broken(_)));
