@@ -102,8 +102,8 @@ fn disturb(server: &Server, mut random: StdRng, over: &AtomicBool) {
 /// Unblocks every waiter, so that long waits do not delay a connection's next batch, and pauses writes from time to
 /// time.
 ///
-/// It always unblocks with ERROR: without it Redis 7.0 fails if the client waits for the end of a pause, with or
-/// without a module. Redis 7.0 also sends no reply at all then to a client whose answer is on its way.
+/// It always unblocks with ERROR. Without ERROR, Redis 7.0 fails if the client waits for the end of a pause, even if no
+/// module is loaded, and sends no reply at all to a client whose answer is on its way.
 fn hurry(server: &Server, over: &AtomicBool) {
     let mut client = server.client();
     for round in 0.. {

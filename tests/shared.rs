@@ -264,7 +264,8 @@ fn those_who_keep_coming_do_not_keep_out_who_waits() {
     }
 }
 
-/// Each exclusive request from before the reader's is served once, and no later one.
+/// A reader waits behind writers that keep asking for the lock. Each writer that waits before the reader is served
+/// once, and no later request of a writer is served before the reader.
 #[test]
 fn writers_who_keep_coming_do_not_keep_a_reader_out() {
     let server = Server::start();

@@ -204,7 +204,8 @@ fn an_operator_who_is_unblocked_is_told_that_the_break_goes_on() {
     wait_until("all have ended", || server.info("held") == 0);
 }
 
-/// MULTI and scripts stop all other clients until they have ended, so in them BREAK ends at most one slice.
+/// MULTI and scripts stop all other clients until they have ended. So in them a BREAK is refused if more grants have
+/// the token than one slice ends (64).
 #[test]
 fn a_transaction_or_a_script_breaks_a_token_of_few_grants_only() {
     let server = past_its_first_tokens();

@@ -16,7 +16,8 @@ pub struct Strangers {
     by_age: Mutex<BTreeMap<u64, Arc<Notify>>>,
     /// Signals that a connection has given up its place.
     pub left: Notify,
-    /// Limits how many connections without a place are still read.
+    /// Limits how many refused connections are still read, so that their clients receive the error before the
+    /// connection closes.
     pub lingering: Arc<Semaphore>,
 }
 

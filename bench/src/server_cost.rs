@@ -1,7 +1,8 @@
 //! The server's cost of each operation: CPU time of its main thread, and operations per second.
 //!
 //! Short rounds of all operations alternate on one server process, so that disturbances of the machine affect them
-//! alike. The result is the median of the ratios within a round.
+//! alike. Two operations are compared by the ratio of their costs in the same round; the result is the median over the
+//! rounds.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -159,7 +159,7 @@ pub enum Command {
         /// A pattern of keys that the user may use; can be repeated
         #[arg(long = "key", value_name = "PATTERN")]
         keys: Vec<String>,
-        /// Adds what finding the master of a lock in a cluster needs; implied if --nodes names a cluster
+        /// Adds the permissions that clients of a cluster need; implied if --nodes names a cluster
         #[arg(long)]
         cluster: bool,
     },

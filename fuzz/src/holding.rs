@@ -1,4 +1,5 @@
-//! Callers that hold the lock, the orders that they receive, and what goes wrong meanwhile.
+//! Callers that hold the lock: what their programs demand of the keeper (to extend, to convert, to move to another
+//! set), and what goes wrong meanwhile.
 
 use std::collections::BTreeMap;
 

@@ -370,8 +370,8 @@ impl World {
         }
     }
 
-    /// Completes all writes (`None`). Or has a new state written, which stays unfinished, and may let another server
-    /// take the file.
+    /// Has a new state written. With `None`, this write and all earlier ones are completed. Otherwise it stays
+    /// unfinished, and another server may take the state file.
     fn disk_is(&mut self, to_come: Option<u32>) {
         self.save(to_come.is_some_and(|bits| bits & 1 == 1));
         let Some(disk) = &mut self.disk else { return };

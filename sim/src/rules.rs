@@ -76,7 +76,7 @@ pub enum Rule {
     ReservationEnds,
     /// Waiters are served when the guard ends.
     GuardEndServes,
-    /// A repeated request is answered with the grant that it has.
+    /// A repeated request is answered with the grant that its owner already has.
     RepetitionIsAnswered,
     /// A client takes a request's wait to be shorter than the node reports, by what their clocks may drift apart
     /// meanwhile.
@@ -113,7 +113,7 @@ pub enum Rule {
     MajorityAccepts,
     /// A node that accepts a version issues no token that clients of earlier versions had.
     TokensGoOn,
-    /// A node knows its version after a restart.
+    /// A node still knows its version of the set after a restart.
     VersionIsKept,
     /// A node that lost its memory is no longer a member.
     MembersHaveIds,

@@ -52,7 +52,7 @@ struct Written {
 /// length of the AOF.
 #[derive(Clone, Debug)]
 pub struct Stated {
-    /// The state, apart from what is added when it is written.
+    /// The state, without what is known only at the time of writing.
     pub state: NodeState,
     /// The AOF, if it contains every grant of this incarnation.
     pub aof: Option<AofFolder>,

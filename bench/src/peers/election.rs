@@ -107,7 +107,7 @@ fn start_leader(ports: &[u16], is_etcd: bool, name: &str) -> Child {
     child
 }
 
-/// The times of one way, in microseconds.
+/// The times of elections with Palisade or with one setup of etcd, in microseconds.
 struct Times {
     name: String,
     /// From the end of a leader to the next one's report that it leads.

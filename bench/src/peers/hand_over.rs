@@ -16,7 +16,8 @@ use crate::quantiles::median;
 use crate::results::{Axis, Form, Line, Outcome, Plot, Table};
 use crate::server::Server;
 
-/// The most waiters with which the lock is held for longer. Larger numbers are out of step without that.
+/// The largest number of waiters with which the lock is held for up to [`HOLD_MAX`]. With more waiters, some client
+/// polls at almost any moment, so the lock can be held for less.
 const FEW: usize = 10;
 
 /// With at most [`FEW`] waiters, each hold has a random length up to this, which is the interval of the polling

@@ -30,7 +30,7 @@ const CPU_MAX: f64 = 0.46;
 /// Each runtime is measured for this many times as long as the other parts.
 pub const LONGER: u32 = 2;
 
-/// Measures on `nodes` for `length` each. Returns table and budgets.
+/// Measures each runtime with each number of tasks on `nodes`, for `length` each. Returns table and budgets.
 pub fn measure(nodes: &[Server], length: Duration) -> (Table, Vec<Budget>) {
     let mut table = Table::new("runtimes", format!("A lock beside raw SET + DEL on each runtime, {NODES} nodes"))
         .words("runtime")

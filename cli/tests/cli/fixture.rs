@@ -17,7 +17,7 @@ use crate::harness::{Reply, Server, Setup, int, patience, wait_until};
 /// The program.
 pub const PALISADE: &str = env!("CARGO_BIN_EXE_palisade");
 
-/// Nodes that serve, and a folder for files of commands.
+/// Nodes that serve, and the folder in which the tested commands run.
 pub struct Nodes {
     pub servers: Vec<Server>,
     folder: TempDir,

@@ -114,7 +114,8 @@ fn what_is_there_is_told() {
     }
 }
 
-/// Each reason is in the JSON with the program's text, and no two are confused.
+/// `nodes --json` shows for each node the reason why it cannot be asked, as the table does, and no two reasons are
+/// confused.
 #[test]
 fn the_reason_of_each_node_in_json() {
     let nodes = Nodes::start(3);

@@ -1,4 +1,4 @@
-//! Breaks a lock on the nodes, for any holder.
+//! Breaks a lock on all nodes, for operators: all its grants, or those with one token.
 
 use std::sync::Arc;
 

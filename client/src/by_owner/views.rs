@@ -125,7 +125,7 @@ impl Views {
         self.by_node.iter().flatten().filter(|view| view.unsure.is_none()).count() >= majority(self.by_node.len())
     }
 
-    /// Returns whether a majority holds an attempt, given the nodes that have `shown` a grant of it.
+    /// Returns whether a majority of the nodes holds the grant of an attempt. `shown` has the nodes that show it.
     fn known(&self, shown: &[(usize, &GrantView)]) -> HoldStatus {
         let is_unsure = |view: &Option<View>| view.as_ref().is_none_or(|view| view.unsure.is_some());
         let shows = |place: usize| shown.iter().any(|(node, _)| *node == place);

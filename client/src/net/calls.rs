@@ -76,7 +76,7 @@ impl Calls {
         }
     }
 
-    /// Sends a call of a quorum machine to one node.
+    /// Sends a call, which a state machine of `palisade-quorum` has asked for, to one node.
     pub fn make(&mut self, round: u64, call: Call, given: Given) {
         let now = clock::now();
         let after = Duration::from_millis(call.after_ms.into());

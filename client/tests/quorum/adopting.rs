@@ -7,8 +7,8 @@ use crate::by_owner::{TTL, patient, process, take, takes};
 use crate::fixture::{Nodes, ms, until};
 use crate::proxy::Proxy;
 
-/// One process acquired the lock and was suspended, and another one continues it. When the first resumes, its lease is
-/// over, and it releases the attempt, whose grant it had reported to nobody. That must not affect the owner.
+/// A process acquired the lock and was suspended, and another one continues it. When the first resumes, its lease is
+/// over. Neither that nor a late release of an attempt takes the lock from its owner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_was_only_stopped_takes_nothing_away() {
     let nodes = Nodes::start(3);

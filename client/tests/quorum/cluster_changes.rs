@@ -151,7 +151,7 @@ impl Judge {
     }
 }
 
-/// Acquires the lock and writes under it, again and again until the judge is over, and at least once after that.
+/// Acquires the lock and writes under it, again and again until the judge has ended, and at least once after that.
 pub async fn take_turns(locks: Client, key: String, judge: Arc<Judge>) {
     take_turns_with(locks, key, judge, options()).await;
 }

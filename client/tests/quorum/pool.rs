@@ -114,7 +114,8 @@ struct Pool {
 }
 
 impl Pool {
-    /// Starts a worker that begins this job. Returns its place.
+    /// Starts a worker process and returns its index. If `job` is given, the worker also begins that job, and finishes
+    /// it only after another worker has done it.
     fn start(&mut self, job: Option<&str>) -> usize {
         let worker = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "pool::worker_runs_in_a_child_process", "--ignored", "--nocapture"])

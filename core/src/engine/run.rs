@@ -45,8 +45,9 @@ pub(super) enum Stage {
     EndsOver,
     /// Waiting requests are served before the present request.
     Serves(Passing),
-    /// Next, the node has to know what it may promise in the key's slot of the cluster, and by what is on the disk.
+    /// Next, the driver reads which slots of the cluster the node serves.
     Slot,
+    /// Next, the disk must have everything that a later incarnation has to know.
     Ready,
     /// Next, the rule of the request decides.
     Decides,

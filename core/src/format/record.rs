@@ -149,8 +149,8 @@ pub fn apply(told: Decoded, held: Option<&mut Lock>) -> Result<Applied, Damaged>
     }
 }
 
-/// Checks the record that the grant of `owner`, the only one of its lock, is gone. The key must hold no other owner's
-/// grant.
+/// Checks whether a replicated LOCK.RELEASE, which says that the lock of `owner` is gone, fits the key's content
+/// (`held`). The key must not hold another owner's grant.
 pub fn ensure_of(owner: Owner<'_>, held: Option<&Lock>) -> Result<(), Damaged> {
     match held {
         Some(lock) if lock.len() > 1 || lock.find(owner).is_none() => Err(Damaged::Field("owner")),

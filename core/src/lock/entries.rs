@@ -255,7 +255,7 @@ impl Entries {
         self.from = tick_of(now).min(self.first_near).max(self.from);
     }
 
-    /// Returns the first stretch that has entries in overflow lists.
+    /// Returns the first stretch of time ([`STRETCH_BITS`]) that has entries in overflow lists.
     fn first_far_stretch(&self) -> Option<u64> {
         (self.first_far != u64::MAX).then_some(self.first_far >> (STRETCH_BITS - FAR_BITS))
     }

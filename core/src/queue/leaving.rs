@@ -69,8 +69,8 @@ impl Queues<'_> {
         Some(waiter)
     }
 
-    /// Removes the next request of those that are all dismissed; the driver answers it. `None` if none is left.
-    /// `Some(None)` if the next one arrived after the dismissal and stays.
+    /// While all requests are being dismissed, removes the next one, which the driver then answers. Returns `None` if
+    /// none is left, and `Some(None)` if the next one stays because it arrived after the dismissal began.
     pub fn send_one_away(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
         let (last_arrival, behind) = self.waiting.to_send_away?;
         let next = self.waiting.timeouts.range((Excluded(behind), Unbounded)).next().copied();

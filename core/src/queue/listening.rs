@@ -50,7 +50,7 @@ impl News {
 #[derive(Clone, Debug)]
 struct HeardRequest {
     listener: ClientId,
-    /// The number of the listener. It tells apart several listeners that one connection was, one after the other.
+    /// The number of the listener. A connection can become a listener several times, each time with another number.
     number: u64,
     user: UserId,
     /// The bytes of the key, then those of the owner.
@@ -128,7 +128,7 @@ impl Listeners {
         self.requests.len()
     }
 
-    /// Returns the load of all listeners, with their requests and news.
+    /// Returns the places and bytes that all listeners take, with their requests and news.
     pub(crate) fn loads(&self) -> &Loads {
         &self.loads
     }

@@ -309,8 +309,8 @@ impl Waiting {
     }
 
     /// Iterates over the owners of requests that need not wait for those before them: when such a request arrived, its
-    /// owner held the lock together with others, or had the turn. Also over the owner of the next request, which may
-    /// hold a lock that came to the key since.
+    /// owner held the lock together with others, or had the turn. Also over the owner of the next request to be served:
+    /// it may hold a lock that came to the key after the request arrived.
     pub(crate) fn owners_at_hand(&self, key: Key<'_>) -> impl Iterator<Item = Owner<'_>> {
         let queue = self.queue(key);
         let next = queue.and_then(|queue| queue.first(self.unused_turns_max)).map(Waiter::owner);

@@ -19,9 +19,9 @@ use crate::values::mode::Mode;
 use crate::values::time::{BootTime, Now, ahead_us};
 use crate::values::token::Token;
 
-/// The highest token of every stripe (`last`): the stripe's keys had no larger one, issued here or elsewhere. Also the
-/// ceiling above which no token is issued. The ceiling is on the disk before a token needs it, so a later incarnation
-/// knows how large the tokens of this one can be.
+/// The highest token of each stripe (`last`): no key of the stripe ever had a larger one, whether it was issued here or
+/// elsewhere. Also the ceiling, above which no token is issued. The ceiling is on the disk before a token needs it, so
+/// a later incarnation knows how large the tokens of this one can be.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     last: Box<[u64]>,

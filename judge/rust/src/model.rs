@@ -45,7 +45,7 @@ pub struct Op {
     token: u64,
     #[serde(default)]
     holds: u32,
-    /// True if the number of holds counts from this answer alone.
+    /// True if the number of holds before this operation is unknown, so only the answer says how many are left.
     #[serde(default)]
     holds_unknown: bool,
     #[serde(default)]

@@ -179,11 +179,11 @@ impl Held {
         if possible < majority(self.members.len()) { Some(false) } else { None }
     }
 
-    /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL). It was if the nodes that did not lose it while
-    /// their leases ran are no majority. It stays lost even if some of the other nodes have granted it again, because
-    /// someone may be taking it away on one node after the other. A node that has granted it again no longer counts as
-    /// one that lost it in two cases: a majority has extended the lock a quarter of a lease later, or the lease that it
-    /// lost would have ended by then.
+    /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL): some nodes lost it while their leases ran, and
+    /// the others are no majority. It stays lost even if nodes have granted it again, because someone may be taking it
+    /// away on one node after the other. A node that has granted it again no longer counts as one that lost it in two
+    /// cases: a majority has extended the lock a quarter of a lease later, or the lease that it lost would have ended
+    /// by then.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }

@@ -39,7 +39,7 @@ pub enum Wrong {
     ResumesForAWholeLease,
     /// A process that resumes a lock relies on it before a majority has marked it as adopted.
     ResumesUnmarked,
-    /// A plain release frees an adopted grant.
+    /// A release without token and level, as an attempt without an answer sends it, frees an adopted grant.
     FreesAdopted,
     /// A process that was replaced releases the lock even after its own lease is over.
     GivesBackWhatIsOver,
@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// Frees the owner's grant. A plain release leaves an adopted grant as it is.
+    /// Frees the owner's grant. A release without token and level (`is_plain`) leaves an adopted grant as it is.
     pub fn release(&mut self, owner: Owner, is_plain: bool, wrong: Option<Wrong>) {
         let stays = |grant: &Grant| is_plain && grant.is_adopted && wrong != Some(Wrong::FreesAdopted);
         self.grants.retain(|grant| grant.owner != owner || stays(grant));

@@ -123,7 +123,7 @@ impl Register {
         self.inner().arrivals[first..].to_vec()
     }
 
-    /// Returns the keys, each with the sum of its number and its permits' numbers.
+    /// Returns each key with the sum of the numbers that its lock protects.
     pub fn numbers(&self) -> Vec<(u32, u64)> {
         self.inner().cells.iter().map(|(&key, cell)| (key, cell.numbers.values().sum())).collect()
     }

@@ -67,7 +67,7 @@ pub struct Numbers {
     pub permits: usize,
     /// Locks taken by clients that had begun to wait while another client held the lock.
     pub handed_over: usize,
-    /// Extensions of leases, and tokens raised.
+    /// The number of extensions of leases and of raised tokens, together.
     pub extended: usize,
     /// The answers to requests for locks, by kind.
     pub answers: BTreeMap<String, usize>,

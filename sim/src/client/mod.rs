@@ -259,7 +259,7 @@ impl Client {
         self.tell_all(Payload::Look, now)
     }
 
-    /// Waits for the client's turn after a refusal, once at each node, under a new name and with the ticket of the
+    /// Waits for the client's turn after a refusal: once at each node, under a new owner name, with the ticket of the
     /// acquisition.
     pub fn wait(&mut self, now: Now) -> Step {
         self.join(now.boot, WAIT_MS, now)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use palisade_core::Members;
 use palisade_core::quorum::{Change, MemberSays, TellMember};
 
-/// A running changer.
+/// A running program that changes the set.
 #[derive(Clone, Debug)]
 pub(super) struct Changer {
     /// The places of the wanted nodes, one bit each.

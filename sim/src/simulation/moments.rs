@@ -107,8 +107,8 @@ impl World<'_> {
         }
     }
 
-    /// Records that a fault of another kind lasts until `end`. Its consequences last until every guard and every lease
-    /// have ended.
+    /// Records that a fault other than a burst or a stall lasts until `end`. Its consequences last until every guard
+    /// and every lease have ended.
     pub(super) fn break_things_until(&mut self, end: TimeUs) {
         let (ttl_ms, max_ttl_ms) = (u64::from(self.plan.ttl_ms), u64::from(self.plan.max_ttl_ms));
         let guard_ms = max_ttl_ms.max(ttl_ms) + u64::from(self.plan.skew_ms);

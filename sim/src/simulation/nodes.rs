@@ -230,7 +230,8 @@ impl World<'_> {
         self.on_server(n, |server, _| server.written(number, ceiling));
     }
 
-    /// Records the current state for the replica.
+    /// Records what the node has sent to its replica by now: the locks, the ceiling, and the longest lease that may
+    /// still run.
     pub(super) fn follow(&mut self, n: usize) {
         let (at, node) = (self.at, &mut self.nodes[n]);
         let now = node.machine.now(at);

@@ -47,7 +47,7 @@ pub struct World<'a> {
     pub(super) single_clients: Vec<(Machine, SingleClient)>,
     /// The first error that was detected on a node.
     pub(super) wrong: Option<Failure>,
-    /// The programs that change the set, by fault.
+    /// The running programs that change the set, by the number of the fault that started each.
     pub(super) changers: BTreeMap<usize, Changer>,
     /// The versions that programs found to be decided.
     pub(super) decided: BTreeMap<u64, Members>,

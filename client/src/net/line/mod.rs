@@ -362,7 +362,7 @@ impl<T: Waits> State<T> {
 }
 
 impl<T: Waits> Claim<T> {
-    /// Returns whether the holder of this claim still serves the connection.
+    /// Returns whether the task with this claim still serves the connection.
     pub fn holds(&self) -> bool {
         self.line.state().follower.as_ref().is_some_and(|follower| follower.number == self.number)
     }

@@ -122,7 +122,8 @@ async fn readers_and_permits_of_a_process_that_is_gone() {
     assert_eq!(waits.await.unwrap().unwrap().unwrap().number, 2);
 }
 
-/// An attempt of a process that has ended got a minority: it does not refuse its own owner.
+/// A process ended while its attempt had the lock on a minority of the nodes. The attempt does not keep its own owner
+/// from getting the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_of_an_attempt_is_in_nobodys_way() {
     let (nodes, locks) = start(5).await;

@@ -28,7 +28,7 @@ use witness::Witness;
 /// The number of the random stream of the drills. Those of the periods of faults count up from 1.
 const STREAM: u64 = 1 << 40;
 
-/// The drills, in turn.
+/// The drills, which run one after the other.
 #[derive(Debug)]
 pub struct Drills {
     kinds: Vec<Kind>,

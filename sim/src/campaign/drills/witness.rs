@@ -36,7 +36,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Begins to ask.
+    /// Begins to ask every node.
     pub fn of(world: &World) -> Self {
         let mut asks = JoinSet::new();
         let answers: Vec<Answers> = (0..NODES).map(|_| Answers::default()).collect();

@@ -50,8 +50,8 @@ pub async fn storm(world: &Arc<World>, era: u64) {
     }
 }
 
-/// Starts the hands of a brief campaign on a cluster, under load: a master dies and its replica takes over, and slots
-/// move one by one.
+/// Starts the hands (tasks that inject faults) of a brief campaign on a cluster, under load: a master dies and its
+/// replica takes over, and slots move one by one.
 fn brief(world: &Arc<World>, hands: &mut JoinSet<()>) {
     let dice = |hand| Dice::of(world.settings.seed, hand);
     hands.spawn(network::links(Arc::clone(world), dice(1)));

@@ -33,7 +33,7 @@ const COMMANDS: &[(&str, &[&str], &[&str])] = &[
     ("CONFIG SET", &["CONFIG", "SET", "lock.max-waiters", "2"], &["CONFIG", "SET", "lock.max-waiters", "65536"]),
 ];
 
-/// Sends one command at a time.
+/// Sends commands of operators to nodes, one at a time.
 pub async fn commands(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(200, 2_500)).await;
