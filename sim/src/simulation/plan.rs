@@ -215,7 +215,7 @@ impl Plan {
 
     /// Returns the keys that are locked only on the node at this place. They share stripes of tokens with keys that are
     /// locked on several nodes. They share no stripe with a hostile client's keys: the tokens of these are so far ahead
-    /// of the clock that a node without its disk issues smaller ones.
+    /// of the clock that a node that lost its disk issues smaller ones.
     pub fn keys_of(&self, node: usize) -> [u32; 2] {
         keys_of(self.keys, node)
     }
