@@ -132,7 +132,7 @@ fn memory(server: &Path, module: &Path, budgets: &mut Vec<Budget>) -> Table {
     table
 }
 
-/// Measures readers that end together.
+/// Measures how long a bystander waits for answers while the leases of many readers of one key end.
 fn ends(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budget>) -> Table {
     let mut table = Table::new("ends", format!("Leases of {} readers of one key end together", options.ending))
         .numbers("time", "", 0)

@@ -88,8 +88,8 @@ struct World {
     calls: Vec<Made>,
     /// The largest token that each server has acknowledged under the name of each node.
     acknowledged: BTreeMap<(usize, u8), Token>,
-    /// The nodes and servers that had acknowledged the holder's token when the round began. Only these count, because
-    /// other leases may be old.
+    /// The nodes and servers that had acknowledged the holder's token when the round began. Only their answers to this
+    /// round count: the lease of another server may have begun long before.
     take_part: BTreeSet<(usize, u8)>,
     /// The servers that have said that the grant is shared now.
     shared: BTreeSet<u8>,

@@ -31,7 +31,7 @@ pub struct Waiter {
 /// The next action for the caller of a [`Waiter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitTask {
-    /// Nothing: it waits for further answers.
+    /// Nothing: the waiter expects further answers.
     Go,
     /// Send LOCK.WAIT to this node again.
     Ask {

@@ -31,7 +31,7 @@ thread_local! {
 struct LastIncarnation {
     /// The state of that incarnation from the state file, if there is one that is readable.
     state: Option<NodeState>,
-    /// Everything found at the start except the content of the state file, from before the server loaded its data.
+    /// Everything except that state, found at the start before the server loaded its data.
     found: Found,
 }
 

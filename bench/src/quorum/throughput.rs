@@ -41,7 +41,7 @@ impl Measured {
         self.cpu[whose].as_secs_f64() * 1e6 / self.pairs as f64
     }
 
-    /// Returns a quantile of the times of taking, in microseconds.
+    /// Returns a quantile of the times that it took to take the lock, in microseconds.
     pub fn took_us(&self, share: f64) -> f64 {
         self.times.value_at_quantile(share) as f64 / 1_000.0
     }

@@ -153,7 +153,8 @@ impl OneRequest<'_> {
         }
     }
 
-    /// Asks the nodes. The outer error ends the request: the client was closed.
+    /// Tries once to take the lock, waiting for it as long as the request allows. The outer error ends the whole request:
+    /// the client was closed.
     async fn attempt(&self, slot: &Slot, sought: &Sought) -> Result<Result<Taken, Error>, Error> {
         let taking = async {
             let (nodes, wait) = (self.this.nodes(), self.take.wait);

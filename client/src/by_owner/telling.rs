@@ -99,7 +99,7 @@ async fn look(
     Ok(shown)
 }
 
-/// Returns the ids of the nodes, and whether they serve.
+/// Asks all nodes for their state (LOCK.NODE), and returns a summary.
 async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     let command = &cmd("LOCK.NODE");
     let ask = |place: usize| async move { (place, nodes.list[place].ask_each(command, given).await) };

@@ -148,7 +148,7 @@ impl Looking {
         }
     }
 
-    /// Sends the checks that are due.
+    /// Asks the nodes for which a check is due whether they still have the lock.
     fn look(&mut self, held: &Held) {
         let now = Instant::now();
         let (nodes, key) = (&self.nodes, &self.lease.key);

@@ -206,8 +206,8 @@ fn what_was_refused_and_never_came_again_is_forgotten() {
     assert_eq!(tokens.stripe_ceilings().0, [], "until the node's own has passed it");
 }
 
-/// The clock of another node is a day ahead, and every locked key is raised to that node's tokens. The node's own
-/// ceiling follows after a few refusals, so all succeed.
+/// The clock of another node is a day ahead, and the token of every locked key is raised to the one that node issued.
+/// The node's own ceiling follows after a few refusals, so all succeed.
 #[test]
 fn where_clocks_are_apart_the_nodes_ceiling_follows() {
     let (wall_us, day) = (1 << 50, 86_400_000_000);
