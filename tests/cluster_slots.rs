@@ -106,8 +106,8 @@ fn cluster_with_aof() -> (Member, Member) {
     members.into()
 }
 
-/// Free slots migrate in a millisecond each: they do not count as slots that came without their locks. Tokens continue
-/// above those of the former owner.
+/// Slots without held locks migrate, each within a millisecond. They do not count as slots that came without their
+/// locks, and tokens continue above those of the former owner.
 #[test]
 fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
     // Of two new nodes, the later one has the higher tokens.

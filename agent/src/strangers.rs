@@ -44,7 +44,7 @@ impl Strangers {
         self.by_age().remove(&id).is_some()
     }
 
-    /// Makes the oldest stranger leave. Returns false if there is none.
+    /// Makes the oldest of these connections leave. Returns false if there is none.
     pub fn dismiss_oldest(&self) -> bool {
         let oldest = self.by_age().pop_first();
         oldest.inspect(|(_, goes)| goes.notify_one()).is_some()

@@ -74,8 +74,8 @@ impl Taker {
     }
 }
 
-/// One turn of one client on one cluster. CPU time is per lock, minus what the same processes use in that time without
-/// requests.
+/// One turn (a slice of time) of one client on one cluster. CPU time is per lock, minus what the same processes use in
+/// that time without requests.
 #[derive(Clone, Copy)]
 struct Turn {
     servers_us: f64,
@@ -85,7 +85,7 @@ struct Turn {
     batch: f64,
 }
 
-/// The client and the tasks of one kind of turn.
+/// A kind of turn: the client that is measured, and how its number of tasks is set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Kind {
     /// True for the Palisade client, false for redis-rs with SET and DEL.

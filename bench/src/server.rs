@@ -196,8 +196,8 @@ pub fn field(connection: &mut crate::raw::Raw, section: &str, name: &str) -> u64
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in INFO {section}"))
 }
 
-/// Returns `used_memory` and `used_memory_rss`, once `used_memory` no longer changes: tables that grow move a little at
-/// a time.
+/// Returns `used_memory` and `used_memory_rss`, once `used_memory` no longer changes: the server enlarges a table
+/// little by little.
 pub fn settled(monitor: &mut crate::raw::Raw) -> (u64, u64) {
     let mut before = 0;
     loop {

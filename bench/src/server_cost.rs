@@ -63,7 +63,7 @@ const BESIDE_WAITER_MAX: f64 = 1.03;
 /// a lock's record contains more than a key and a value.
 const WITH_AOF_BUDGETS: [(&str, f64); 2] = [(OURS, 1.5), (OURS_WITH_FENCE, 1.4)];
 
-/// The measurement of one turn of an operation.
+/// The measurement of one turn, a slice of time in which one operation runs.
 pub struct Turn {
     /// The server's CPU of an operation, in microseconds.
     pub main_us: f64,

@@ -28,7 +28,7 @@ const BATCH: usize = 1_000;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// The number of turns for each operation.
+    /// The number of rounds. In each, every operation is measured for one turn.
     #[arg(long, default_value_t = 30)]
     rounds: usize,
 

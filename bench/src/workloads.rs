@@ -414,7 +414,7 @@ pub struct Pipeline {
     bytes: Vec<u8>,
     /// The number of operations.
     pub operations: usize,
-    /// The places of rising tokens in the requests.
+    /// The offsets in `bytes` of tokens that rise: a larger one is written there each time the requests are sent.
     rising: Vec<usize>,
     lines: usize,
     keys: String,

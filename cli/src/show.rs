@@ -79,8 +79,8 @@ pub fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "palisade: {}", printable(text.as_bytes()));
 }
 
-/// Returns a text that is not this program's own on one line, with its control characters escaped. Existing escapes
-/// stay as they are.
+/// Returns text from outside this program as one line, with its control characters escaped. Existing escapes stay as
+/// they are.
 pub fn printable(bytes: &[u8]) -> String {
     Printable(&String::from_utf8_lossy(bytes)).to_string()
 }

@@ -148,7 +148,7 @@ pub struct KeepAlives {
     /// be over.
     left: VecDeque<Arc<Holder>>,
     left_bytes: usize,
-    /// The sum of what all leases count for in the node's maximum, in renewals in a thousand seconds.
+    /// The sum of the leases' shares of the node's maximum of renewals, in renewals in a thousand seconds.
     renewals: u64,
 }
 
@@ -220,7 +220,8 @@ impl KeepAlives {
         Some(renewal)
     }
 
-    /// Takes a lease whose lock left its key and may have returned. `None` unless such leases are too many.
+    /// Removes and returns a lease whose lock left its key, so that the caller checks whether the lock has returned.
+    /// Returns `None` unless too many locks have left.
     fn take_left(&mut self) -> Option<Arc<Holder>> {
         while self.has_too_many_left() {
             let holder = self.left.pop_front()?;

@@ -65,8 +65,8 @@ impl Name {
     }
 }
 
-/// A level for REENTER or RELEASE, if given, and whether the client adopts the grant. Both together use as many bytes
-/// of the input as a level alone, so that old seeds keep their meaning.
+/// The LEVEL of a REENTER, if given, and whether it has ADOPT. Both together use as many bytes of the input as a level
+/// alone, so that old seeds keep their meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Raised {
     pub level: Option<Number>,
@@ -94,7 +94,8 @@ pub enum Passes {
     ToNextDue(u8),
 }
 
-/// A flag of a caller. Also says whether the server refuses during the request, and whether the disk completes a write.
+/// A byte of the input: a flag of the caller, the server's answers to the node's next questions, and whether the disk
+/// completes a write.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub struct Wavering(u8);
 

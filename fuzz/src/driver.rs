@@ -395,7 +395,7 @@ impl World {
         self.enter(place, waiter.clone(), ms, request);
     }
 
-    /// Notes the turns that have come in this request so far.
+    /// Takes the node's answers so far in this request. Notes the turns; the other answers go to the outbox.
     fn note_turns(&mut self, found: &mut Found) {
         for (id, answer) in self.node.take_answers(usize::MAX) {
             if matches!(answer, Answer::Turn(_)) {

@@ -121,8 +121,8 @@ impl World {
         assert!(self.keeping.refused || is_late || is_guarded || is_suspect, "{refusal:?} of {renewal:?}");
     }
 
-    /// Returns true if the key has the grant whose lease is kept alive, and the lease may still end before the time
-    /// that its holder asked for.
+    /// Returns true if the node has to keep this lease alive: the grant and the connection are still there, and the
+    /// lease ends before the time that the holder asked for.
     fn is_to_be_kept(&self, (place, owner): &(Place, Vec<u8>), kept: &KeptLease) -> bool {
         let Some((_, grant)) = self.locks.get(place).and_then(|lock| grant_of(lock, owner)) else { return false };
         let is_same = !kept.is_moved && !grant.is_expired(self.boot) && grant.granted() <= kept.since;

@@ -50,7 +50,8 @@ impl World {
         }
     }
 
-    /// Answers some watchers of a lock that may have changed. Checks that they know another state.
+    /// Answers some watchers of a lock that may have changed. Checks that each of them knew another state than the
+    /// present one.
     pub fn notify_watchers(&mut self, place: Place) {
         let name = name_of(place);
         let told = self.node.take_told(key_of(place, &name), self.locks.get(&place), TOLD_A_LOOK, self.boot);

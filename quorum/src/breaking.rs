@@ -96,8 +96,8 @@ mod tests {
         assert!(!breaking.on_ended(&[Some(true), Some(true), Some(false)]));
     }
 
-    /// A node that did not show its grants answers the break. It may have another token for the owner, so another round
-    /// reads it.
+    /// A node does not answer which grants it has, but then answers the break. It may have another token for the owner,
+    /// so another round asks for its grants.
     #[test]
     fn a_node_that_answers_late_is_looked_at_again() {
         let mut breaking = Breaking::begin(7, []);

@@ -115,7 +115,7 @@ impl<'a> Inner<'a> {
         }
     }
 
-    /// Names the keys of this command to the server, which has asked for those of the command that is being run.
+    /// Names this command's keys to the server, which has asked for the keys of the outer command (LOCK.GATE).
     pub fn tell_keys(&self) {
         let Ok(keys) = self.keys() else { return };
         for (place, &flags) in keys.places().iter().zip(keys.flags()) {

@@ -39,7 +39,7 @@ const BUDGETED_SKEW_MS: u64 = 5;
 #[derive(Clone, Copy)]
 struct Taken {
     name: &'static str,
-    /// True for one key, as one of its readers; false for the lock of one of [`KEYS`].
+    /// True if all clients share one key as readers; false if each takes one of [`KEYS`] keys alone.
     shared: bool,
     held: Duration,
 }

@@ -43,7 +43,7 @@ pub struct NodeFacts {
     pub lease_ms: u64,
     /// The number of guarded slots of the node's cluster; the server does not report which.
     pub guarded_slots: u64,
-    /// The owner for which the lock is reserved there, and the remaining time in milliseconds.
+    /// The owner for which this node reserves the lock, and the remaining time in milliseconds.
     pub kept: Option<(String, u64)>,
 }
 

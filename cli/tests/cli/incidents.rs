@@ -15,7 +15,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/troubleshooting
 /// The number of nodes in an incident.
 const COUNT: usize = 5;
 
-/// The number of waiters here, where the page has ten thousand.
+/// The number of waiters in the test; the page shows ten thousand instead.
 const HERD: usize = 110;
 
 /// Locked while a test writes the page.

@@ -6,7 +6,8 @@ use crate::fixture::{Nodes, Running, read, wait_dead};
 use crate::harness::wait_until;
 use crate::pty::Person;
 
-/// In a pipeline, another command may want the terminal, so it is lent when the command tries to use it.
+/// In a pipeline, another command may want the terminal, so `palisade exec` lends it to its command only when that
+/// tries to use it.
 #[test]
 fn the_command_reads_it() {
     let nodes = Nodes::start(1);

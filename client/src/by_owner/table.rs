@@ -67,7 +67,7 @@ impl Holding {
 #[derive(Debug, Default)]
 pub struct Table {
     slots: Mutex<Slots>,
-    /// The locks that each keeper keeps, or has kept.
+    /// For each connection that keeps leases extended: the locks that it keeps, or has kept.
     kept: Mutex<HashMap<Keeper, HashSet<Id>>>,
 }
 
@@ -75,7 +75,7 @@ pub struct Table {
 #[derive(Debug, Default)]
 struct Slots {
     by_id: BTreeMap<Id, Arc<Slot>>,
-    /// Number of slots at which unused ones are removed the next time.
+    /// Once there are this many slots, unused ones are removed.
     many: usize,
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 pub struct News {
     /// The members of this version of the set. For version 0 these are only the addresses that the user gave.
     pub members: Members,
-    /// True if this client can move to another version.
+    /// True if the client may move to a later version of the set.
     pub follows: bool,
     pub(super) told: watch::Sender<Option<Members>>,
     /// True if another version of the set superseded this one.

@@ -28,7 +28,7 @@ use crate::{Error, ErrorKind};
 /// Minimum time between two log lines that one lock waits for nodes.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
-/// The line that requests use which do not wait, and so do not stand in the line of their key.
+/// The line of requests that do not wait: these do not stand in the line of their key.
 static ALONE: LazyLock<Turn> = LazyLock::new(Turn::default);
 
 /// The waiting requests of this process, by key. One request per key asks the nodes; the others wait here for their
@@ -42,7 +42,7 @@ struct Turn {
     queue: tokio::sync::Mutex<()>,
     /// Counts the requests behind the first one; their number is reported to the nodes.
     behind: Tally,
-    /// The last refusal of the request that is first in the line.
+    /// The reason why the nodes last refused the first request in the line.
     seen: Mutex<Option<LastFailure>>,
 }
 
@@ -197,8 +197,8 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// Returns the acquisition for which the nodes reserve the lock, or a new one, which no late message about the last
-    /// one can affect.
+    /// Returns the acquisition to ask with. With `keeps_name` that is the one for which the nodes reserve the lock;
+    /// otherwise a new one, which no late message about an earlier one can affect.
     fn lease(&mut self, wanted: Wanted, keeps_name: bool) -> Lease {
         let Sought { key, owner, request, note, class, .. } = self.sought;
         let lease = match self.kept.take().filter(|_| keeps_name) {

@@ -104,7 +104,7 @@ pub enum Why {
     Of {
         /// The address of the server.
         server: String,
-        /// The reason.
+        /// The reason why that server failed.
         why: Box<Self>,
     },
     /// All servers of the node failed.

@@ -106,7 +106,7 @@ fn of_rustls(error: &RedisError) -> Option<&rustls::Error> {
 }
 
 impl fmt::Display for TlsFault {
-    /// Writes the state and its cause, without advice.
+    /// Writes what is wrong, without advice.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Untrusted => {

@@ -171,8 +171,8 @@ mod tests {
         }
     }
 
-    /// A record read and written in the same microsecond, as on a replica that was just started, is of version 3 only
-    /// if the full ttl is left.
+    /// A replica that was just started reads a lock with less than its ttl left, and counts it as granted at that
+    /// moment. Version 3 of the record would say that the full ttl is left, so the replica writes another version.
     #[test]
     fn is_not_taken_for_what_has_less_than_its_ttl_left() {
         let sent = written(&lock("me"), at(10_500).boot);

@@ -50,7 +50,7 @@ impl Gate {
         Some(self.end).filter(|end| *end != BootTime::MAX)
     }
 
-    /// Returns whether the end of the gate is over at `now`, so that it counts as deleted.
+    /// Returns whether the gate's end has passed at `now`, so that the gate counts as deleted.
     pub fn is_over(&self, now: BootTime) -> bool {
         now > self.end
     }

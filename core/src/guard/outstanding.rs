@@ -90,7 +90,7 @@ impl OutstandingTtl {
         self.own_ms(now) > self.seen_ms
     }
 
-    /// Returns a new value with the same master. Its longest lease is `ms` milliseconds, from `now` on.
+    /// Returns a value with a new longest lease, of `ms` milliseconds from `now` on. What is known of the master stays.
     fn anew(&self, ms: u32, skew_ms: u32, now: BootTime) -> Self {
         Self { master: self.master, told_ms: self.told_ms, ..Self::new(ms, self.present_ms, skew_ms, now) }
     }

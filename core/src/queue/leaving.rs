@@ -20,7 +20,8 @@ use crate::values::token::Token;
 
 /// The outcome of a search for the next request that can get a lock.
 pub(crate) enum Next {
-    /// There is none. Or the search has removed as many overdue requests as one step may, and goes on at the next look.
+    /// No request is left in the queue. Or the search has removed as many overdue requests as one step may, and
+    /// continues at the next look.
     Nobody,
     /// The next request is incompatible with the holders, or with reservations of others.
     Blocked,

@@ -296,7 +296,7 @@ impl Keeper {
 
     // The functions below plan when rounds begin.
 
-    /// Plans a round when none has just begun. A part of validity may be over already.
+    /// Plans a round when none has just begun: at the latest when half of the remaining validity is over.
     fn plan_first(&mut self, now: BootTime, random: u64) {
         let left_us = self.held.valid_until().us_since(now);
         self.plan_round(now.plus_us(left_us / FIRST_OF_LEFT), now, random);

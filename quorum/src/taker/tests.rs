@@ -13,7 +13,7 @@ fn ask(wanted: Wanted, by: Option<u64>, keeps_name: bool) -> Task {
     Task::Ask { wanted, by: by.map(ms), keeps_name }
 }
 
-/// Returns a taker with a limit of 10 s whose first attempt failed, and whose turn in its process has come.
+/// Returns a taker with a limit of 10 s whose first attempt failed, and which is now the first in its process's line.
 fn at_its_turn(wanted: Wanted, nodes: usize) -> Taker {
     let (mut taker, _) = Taker::begin(wanted, nodes, Some(ms(10_000)), ms(0), 0);
     if wanted != Wanted::Exclusive {

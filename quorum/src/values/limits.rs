@@ -193,8 +193,8 @@ pub const LISTED_HOLDERS_MAX: usize = 1_000;
 /// The most holders of one lock: ten times the largest number in the benchmarks, and far fewer than 32 bits can number.
 pub const HOLDERS_MAX: usize = 1_000_000;
 
-/// The pause before a hand-over is tried again that the node could not make yet, in milliseconds: about one write to
-/// the disk.
+/// The pause before the node repeats a hand-over that it could not make yet, in milliseconds: about one write to the
+/// disk.
 pub const RETRY_HAND_OVER_MS: u32 = 10;
 
 /// The most requests that one owner may have in one lock's queue. An owner names one acquisition, so further requests

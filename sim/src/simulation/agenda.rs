@@ -20,7 +20,8 @@ pub(super) enum Next {
     Tick(usize),
     /// A node makes a snapshot of its data.
     Snapshot(usize),
-    /// The disk has written a state of this node: of the incarnation and with the number given.
+    /// The disk has written a state of a node. The fields are the node, its incarnation, and the state's number and
+    /// content.
     Written(usize, u32, u64, Box<NodeState>),
     /// A client does something in an acquisition that it planned for this time, without a message as the cause.
     Wakes(Holder, Wake),

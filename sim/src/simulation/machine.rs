@@ -8,7 +8,6 @@ use crate::history::TimeUs;
 /// The reading of a correct wall clock at true time zero, in microseconds.
 const WALL_US: u64 = 1_800_000_000_000_000;
 
-/// One million.
 const MILLION: i128 = 1_000_000;
 
 /// A computer's clocks and pauses.

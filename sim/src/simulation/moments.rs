@@ -20,7 +20,8 @@ const STOPPED_US: [u64; 4] = [150 * MS, 250 * MS, 200 * MS, 220 * MS];
 /// The largest part of a lease for which a majority is stopped: a fifth. Longer times in [`STOPPED_US`] are cut to it.
 const STOPPED_OF_TTL: u64 = 5;
 
-/// The divisor of a lease that gives the length of a stop in step with rounds of extension.
+/// The divisor of a lease that gives the length of each stop, if a majority is stopped at the interval at which clients
+/// extend.
 const STOPPED_IN_STEP_OF_TTL: u64 = 10;
 
 /// The time between two stops, in which all nodes answer, in microseconds.

@@ -66,7 +66,7 @@ impl Cluster {
         self.follow((node.way().cloned(), answer), question).await
     }
 
-    /// Returns the final answer to `command` after the `first` one.
+    /// Returns the final answer to `command` after the answer `first`: follows redirections to other masters.
     pub async fn ask_after(
         self: &Arc<Self>,
         first: First,

@@ -209,7 +209,7 @@ impl<T: Waits> Line<T> {
         self.state().flush(now)
     }
 
-    /// Checks a connection that a follower serves: writes and reads if the follower does not. Ends a follower that is
+    /// Checks a connection that a follower (a task in a caller's runtime) serves: writes and reads if the follower does not. Ends a follower that is
     /// not needed or does not read.
     ///
     /// # Errors

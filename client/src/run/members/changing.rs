@@ -172,7 +172,7 @@ pub(super) struct Changer<'a> {
     waits: &'a Waits,
 }
 
-/// A callback that receives the error of a node.
+/// A callback that receives the error of an added node that does not answer.
 pub type Waits = dyn Fn(NodeError) + Send + Sync;
 
 impl<'a> Changer<'a> {

@@ -179,7 +179,7 @@ async fn a_change_that_changes_nothing_is_asked_of_the_nodes() {
 }
 
 /// An operator breaks the lock on one node after the other, while its owner extends it. Each extension used to begin a
-/// round in which broken nodes granted it again, which undid the break.
+/// round that undid the break: nodes on which the lock was already broken granted it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_break_on_one_node_after_the_other_while_it_is_extended() {
     let nodes = Nodes::start(5);

@@ -42,7 +42,8 @@ pub async fn release(world: &Arc<World>) {
     }
 }
 
-/// Returns true if the owner that lost the lock received the answer that it held the lock until now.
+/// Returns true if the agent answered the first owner's RELEASE wrongly: that this owner held the lock until now,
+/// although the second owner holds it.
 async fn once(world: &World, turn: usize) -> RedisResult<bool> {
     let open = async |agent| Connection::open(&world.agent_url(agent)).await;
     let (mut first, mut second) = (open(0).await?, open(1).await?);

@@ -55,8 +55,8 @@ impl Change for Copy {
         }
     }
 
-    /// Returns true if the copy may be put back now. With an older state file, a node knows recent tokens only from its
-    /// clock.
+    /// Returns true if the copy may be put back now. With an older state file, a node starts its tokens from its clock,
+    /// so every earlier token must be smaller. A copy of the AOF alone needs a server with an AOF.
     fn may_be_done(self, world: &World, machine: &Machine) -> bool {
         if self.has_state_file() { starts_above_all(world) } else { machine.durability == Durability::AofAlways }
     }

@@ -14,7 +14,8 @@ use crate::campaign::exam::{Exam, GUARD, starts_above, starts_above_all};
 use crate::campaign::machine::{Durability, Machine, free_port};
 use crate::campaign::world::World;
 
-/// The state file of the incarnation in between.
+/// The state file that the server uses for one incarnation instead of its own: one of another name, that of another
+/// port, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
     OtherName,
