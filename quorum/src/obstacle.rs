@@ -16,7 +16,7 @@ pub enum Obstacle {
         /// The time until enough nodes are no longer guarded, in milliseconds.
         left_ms: u64,
     },
-    /// Other owners hold the lock on enough nodes; without them a majority would grant it.
+    /// Enough nodes can be asked and are not guarded, but other owners hold the lock on some of them.
     Contended,
 }
 

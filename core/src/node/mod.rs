@@ -285,8 +285,8 @@ impl Node {
         guard.saved(now)
     }
 
-    /// Returns the part of [`Node::trusted_since`] that a later incarnation must know. It is zero once all leases from
-    /// before that time have ended; the longest of them is `outstanding_ttl_ms`.
+    /// Returns the value of [`Node::trusted_since`] for a later incarnation: zero once all leases from before that time
+    /// have ended. The longest of them is `outstanding_ttl_ms`.
     pub fn unproved_before(&self, outstanding_ttl_ms: u32, now: BootTime) -> BootTime {
         let may_be_left = now <= self.trusted_since.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms));
         if may_be_left { self.trusted_since } else { BootTime::default() }
