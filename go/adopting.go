@@ -16,6 +16,7 @@ func (l *Lock) HandOver(ctx context.Context) (owner string, token int64, err err
 		return "", 0, err
 	}
 	owner, token = l.Owner(), l.Token()
+	defer l.held.tell()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held.mu.Lock()
@@ -66,6 +67,7 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, token int64, opti
 				held.mu.Lock()
 				held.finish(ErrReleased)
 				held.mu.Unlock()
+				held.tell()
 			}
 		}
 	})

@@ -138,9 +138,7 @@ func (c *Client) Close() error {
 	c.held = nil
 	c.mu.Unlock()
 	for one := range all {
-		one.mu.Lock()
-		one.lose(&LostError{Reason: ClientClosed})
-		one.mu.Unlock()
+		one.loseNow(ClientClosed)
 		c.connections.giveBack(one.acquisition, nil)
 	}
 	return c.connections.end()
@@ -157,7 +155,7 @@ func (c *Client) takeAway(key string) {
 	}
 	c.mu.Unlock()
 	for _, one := range taken {
-		one.takenAway()
+		one.loseNow(TakenAway)
 	}
 }
 

@@ -119,7 +119,7 @@ func (l *Leadership) proclaim(note string) error {
 			return err
 		}
 		if reply == nil {
-			return h.takenAway()
+			return h.loseNow(TakenAway)
 		}
 		current, err := toInteger(reply)
 		if err != nil || current == l.sequence {

@@ -32,6 +32,8 @@ type held struct {
 	holds    int
 	// end is why it is no longer held: a LostError, or ErrReleased.
 	end error
+	// reports are what tell passes on to the listener.
+	reports []func()
 }
 
 // hold keeps a granted lock from now on, which the caller has waited for since began. Its context has the values of ctx, and an end of its own.
@@ -84,6 +86,7 @@ func (h *held) keep() {
 		ttl := h.lease.checkTTL(at)
 		isDue := h.end == nil && (isAsked || h.lease.isDue(at))
 		h.mu.Unlock()
+		h.tell()
 		if isDue {
 			h.extend(ttl, true)
 		}
@@ -100,6 +103,7 @@ func (h *held) check() {
 
 // extend requests a lease of ttl from now.
 func (h *held) extend(ttl time.Duration, inBackground bool) error {
+	defer h.tell()
 	h.mu.Lock()
 	at := now()
 	h.loseIfOver(at)
@@ -120,7 +124,7 @@ func (h *held) extend(ttl time.Duration, inBackground bool) error {
 		return h.end
 	}
 	if err == nil && reply == nil {
-		h.lose(&LostError{Reason: TakenAway})
+		h.finish(&LostError{Reason: TakenAway})
 		return h.end
 	}
 	var token int64
@@ -129,7 +133,7 @@ func (h *held) extend(ttl time.Duration, inBackground bool) error {
 	}
 	if err != nil {
 		if inBackground {
-			h.listener.Extended(h.kind, false)
+			h.report(func() { h.listener.Extended(h.kind, false) })
 			h.lease.failed(now(), err)
 		}
 		if errors.Is(err, ErrUnavailable) {
@@ -139,7 +143,7 @@ func (h *held) extend(ttl time.Duration, inBackground bool) error {
 		return err
 	}
 	if inBackground {
-		h.listener.Extended(h.kind, true)
+		h.report(func() { h.listener.Extended(h.kind, true) })
 	}
 	h.token = max(h.token, token)
 	h.lease.extended(validUntil(sent, 0, ttl))
@@ -158,29 +162,27 @@ func (h *held) validFor() time.Duration {
 
 // state returns why the lock is no longer held, and notes it if its lease is over; nil while it is valid.
 func (h *held) state() error {
+	defer h.tell()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.loseIfOver(now())
 	return h.end
 }
 
-// takenAway marks the lock as lost.
-func (h *held) takenAway() error {
+// loseNow marks the lock as lost, unless it has ended, and returns why it did.
+func (h *held) loseNow(reason LossReason) error {
+	defer h.tell()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lose(&LostError{Reason: TakenAway})
+	h.finish(&LostError{Reason: reason})
 	return h.end
 }
 
-// loseIfOver marks the lock as lost if its lease is over. The caller has the mutex, as for lose and finish.
+// loseIfOver marks the lock as lost if its lease is over. The caller has the mutex, as for finish, and calls tell afterwards.
 func (h *held) loseIfOver(at instant) {
 	if lost := h.lease.loss(at); lost != nil {
-		h.lose(lost)
+		h.finish(lost)
 	}
-}
-
-func (h *held) lose(lost *LostError) {
-	h.finish(lost)
 }
 
 // finish ends the extensions, for the first reason that is given.
@@ -191,11 +193,27 @@ func (h *held) finish(why error) {
 	h.end = why
 	heldFor := now().since(h.lease.since)
 	if lost, isLost := why.(*LostError); isLost {
-		h.listener.Lost(h.kind, heldFor, lost.Reason)
+		h.report(func() { h.listener.Lost(h.kind, heldFor, lost.Reason) })
 	} else {
-		h.listener.Released(h.kind, heldFor)
+		h.report(func() { h.listener.Released(h.kind, heldFor) })
 	}
 	h.cancel(of(h.key, why))
 	h.flow.letGo(h.key)
 	h.client.forget(h)
+}
+
+// report keeps a call of the listener for tell.
+func (h *held) report(call func()) {
+	h.reports = append(h.reports, call)
+}
+
+// tell calls the listener. The caller has no mutex: the listener may use the lock.
+func (h *held) tell() {
+	h.mu.Lock()
+	reports := h.reports
+	h.reports = nil
+	h.mu.Unlock()
+	for _, call := range reports {
+		call()
+	}
 }

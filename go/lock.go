@@ -80,7 +80,7 @@ func (l *Lock) Reenter(ctx context.Context) (*Lock, error) {
 		h.mu.Unlock()
 		reply, _, err := h.connections.ask(h.connections.answerWithin, "LOCK.REENTER", h.key, h.owner, "LEVEL", level)
 		if err == nil && reply == nil {
-			err = h.takenAway()
+			err = h.loseNow(TakenAway)
 		}
 		if err == nil {
 			err = h.state()
@@ -99,7 +99,7 @@ func (l *Lock) Reenter(ctx context.Context) (*Lock, error) {
 // Downgrade makes an exclusive lock a read lock: waiting readers get in, and the token stays. It is a reader's from the call
 // on, also if the server does not answer: the holder must not write any more.
 func (l *Lock) Downgrade(ctx context.Context) error {
-	return l.convert(ctx, "SHARED", func(h *held) error { return h.takenAway() })
+	return l.convert(ctx, "SHARED", func(h *held) error { return h.loseNow(TakenAway) })
 }
 
 // Upgrade makes a read lock exclusive, with a new token, if nobody shares it; else it returns ErrNotAcquired, and the lock
@@ -183,6 +183,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		l.released = make(chan struct{})
 		release := l.held.beginRelease()
 		l.held.connections.inBackground(func() {
+			l.held.tell()
 			outcome := of(l.Key(), release())
 			l.mu.Lock()
 			defer l.mu.Unlock()

@@ -44,9 +44,10 @@ func (l *Lock) leaveUntil(ctx context.Context, minHold time.Duration) error {
 
 // leave reports whether the lock is left to the end of its lease.
 func (l *Lock) leave(minHold time.Duration) bool {
+	h := l.held
+	defer h.tell()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := now()
