@@ -114,7 +114,9 @@ export class Palisade implements AsyncDisposable {
    */
   async adopt(key: Key, owner: string, token: number, options: AdoptOptions = {}): Promise<Lock> {
     const name = checkedKey(key);
-    return naming(name, async () => new Lock(await this.#adopt(name, owner, token, options)));
+    const adopting = naming(name, async () => new Lock(await this.#adopt(name, owner, token, options)));
+    this.#connections.inBackground(adopting);
+    return adopting;
   }
 
   async #adopt(key: Buffer, owner: string, token: number, given: AdoptOptions): Promise<Held> {
@@ -268,7 +270,10 @@ export class Palisade implements AsyncDisposable {
 
   async #take(key: Key, mode: string[], given: LockOptions | undefined, minHold = 0): Promise<Held> {
     const name = checkedKey(key);
-    return naming(name, () => this.#takeBy(name, mode, checked(merged(this.#defaults, given)), minHold));
+    const taking = naming(name, () => this.#takeBy(name, mode, checked(merged(this.#defaults, given)), minHold));
+    // Closing waits for this: a grant, or a place in the queue, must be given back before the connections are closed.
+    this.#connections.inBackground(taking);
+    return taking;
   }
 
   async #takeBy(key: Buffer, mode: string[], options: Checked, minHold: number): Promise<Held> {

@@ -292,6 +292,33 @@ onEach('locks', (bench) => {
     await other.release();
   });
 
+  it('leaves nothing of its waits when it is closed', async () => {
+    const [locks, key] = [bench.locks({ ttl: 60_000 }), bench.key()];
+    await locks.lock(key);
+    const waits = Array.from({ length: 50 }, () => assert.rejects(locks.lock(key), Closed));
+    await bench.outside.waiters(key, 50);
+    await soon(locks.close());
+    assert.deepEqual(await bench.outside.users(key), { holders: 0, waiters: 0 });
+    await soon(Promise.all(waits));
+  });
+
+  it('leaves nothing when it is closed with a grant on the way', async () => {
+    const key = bench.key();
+    for (let steps = 0; steps < 12; steps++) {
+      const locks = bench.locks({ ttl: 60_000 });
+      const holder = await bench.locks({ ttl: 60_000 }).lock(key);
+      const waits = Array.from({ length: 5 }, () =>
+        locks.lock(key).catch((error) => assert.ok(error instanceof Closed)),
+      );
+      await bench.outside.waiters(key, 5);
+      const released = holder.release();
+      for (let step = 0; step < steps; step++) await new Promise(setImmediate);
+      await soon(Promise.all([released, locks.close()]));
+      assert.deepEqual(await bench.outside.users(key), { holders: 0, waiters: 0 });
+      await soon(Promise.all(waits));
+    }
+  });
+
   it('tells many at once', async () => {
     const [locks, key] = [bench.locks(), bench.key()];
     let inside = 0;

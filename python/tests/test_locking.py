@@ -277,3 +277,31 @@ async def test_close_leaves_nothing(bench: Bench, key: str) -> None:
         await locks.lock(held)
     await locks.close()
     await other.release()
+
+
+async def test_close_leaves_nothing_of_its_waits(bench: Bench, key: str) -> None:
+    locks = bench.locks(ttl=60)
+    lock = await locks.lock(key)
+    waits = [asyncio.ensure_future(locks.lock(key)) for _ in range(50)]
+    await bench.outside.waiters(key, 50)
+    await soon(locks.close())
+    assert bench.outside.users(key) == (0, 0)
+    for ended in await soon(asyncio.gather(*waits, return_exceptions=True)):
+        assert isinstance(ended, Closed)
+    assert not lock.is_valid
+
+
+async def test_close_leaves_nothing_of_a_grant_on_the_way(bench: Bench, key: str) -> None:
+    for steps in range(12):
+        locks = bench.locks(ttl=60)
+        holder = await bench.locks(ttl=60).lock(key)
+        waits = [asyncio.ensure_future(locks.lock(key)) for _ in range(5)]
+        await bench.outside.waiters(key, 5)
+        released = asyncio.ensure_future(holder.release())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await soon(asyncio.gather(released, locks.close()))
+        assert bench.outside.users(key) == (0, 0)
+        # One of them may have had the lock before.
+        ended = await soon(asyncio.gather(*waits, return_exceptions=True))
+        assert sum(not isinstance(one, Closed) for one in ended) <= 1

@@ -51,6 +51,9 @@ final class Attempt {
 
     private final CompletableFuture<Grant> result = new CompletableFuture<>();
 
+    /** Whether the result is decided; what it leaves behind is given back before {@link #result} tells of it. */
+    private boolean decided;
+
     /** The request whose answer has not arrived. */
     private Releasing.UnderWay underWay;
 
@@ -81,12 +84,13 @@ final class Attempt {
 
     /** Gives the attempt up, with the failure that its caller gets. */
     void cancel(Throwable cause) {
-        if (!result.completeExceptionally(cause)) {
-            return;
-        }
         Releasing.UnderWay left;
         boolean remains;
         synchronized (this) {
+            if (decided) {
+                return;
+            }
+            decided = true;
             left = underWay;
             underWay = null;
             remains = mayRemain;
@@ -94,6 +98,11 @@ final class Attempt {
         if (left != null || remains) {
             releasing.giveBack(wanted, left);
         }
+        result.completeExceptionally(cause);
+    }
+
+    private synchronized boolean isDecided() {
+        return decided;
     }
 
     /** Asks without waiting: most locks are free. */
@@ -149,7 +158,7 @@ final class Attempt {
         connections.forWait().whenComplete((connection, thrown) -> {
             if (thrown != null) {
                 troubled(Refusals.unwrap(thrown), asked);
-            } else if (result.isDone()) {
+            } else if (isDecided()) {
                 connections.giveIdle(connection);
             } else {
                 waitOn(connection, left, asked);
@@ -221,7 +230,7 @@ final class Attempt {
         long sentAt = Clock.now();
         CompletableFuture<Object> came;
         synchronized (this) {
-            if (result.isDone()) {
+            if (decided) {
                 if (connection != null) {
                     connections.giveIdle(connection);
                 }
@@ -238,6 +247,8 @@ final class Attempt {
                     return;
                 }
                 underWay = null;
+                // A grant, as far as is known.
+                mayRemain |= reply != null;
             }
             read(reply, thrown, sentAt, then);
         });
@@ -256,9 +267,6 @@ final class Attempt {
                 Replies.Granted granted = Replies.toGranted(reply);
                 grant = new Grant(granted.token(), granted.number(), Clock.validUntil(sentAt, granted.waited(), wanted.ttl()));
             } catch (UnexpectedReplyException e) {
-                synchronized (this) {
-                    mayRemain = true;
-                }
                 failure = e;
             }
         }
@@ -267,7 +275,7 @@ final class Attempt {
 
     private void pause(long nanos, Runnable then) {
         connections.after(Math.max(nanos, 1_000_000), () -> {
-            if (!result.isDone()) {
+            if (!isDecided()) {
                 then.run();
             }
         });
@@ -275,11 +283,16 @@ final class Attempt {
 
     private void granted(Grant grant) {
         if (grant.validUntil() <= Clock.now()) {
-            mayRemain = true;
             fail(new NotAcquiredException(NotAcquiredException.Reason.TOO_LATE, 0, null));
-        } else if (!result.complete(grant)) {
-            releasing.giveBack(wanted, null);
+            return;
         }
+        synchronized (this) {
+            if (decided) {
+                return;
+            }
+            decided = true;
+        }
+        result.complete(grant);
     }
 
     private void fail(Throwable failure) {

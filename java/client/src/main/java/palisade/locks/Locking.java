@@ -111,6 +111,8 @@ final class Locking {
                 options.waitLimit().map(Duration::toNanos).orElse(Clock.NEVER));
         CompletableFuture<LockHandle> lock = new CompletableFuture<>();
         listenTo(lock, wanted.kind());
+        // Closing waits for this: what the attempt leaves on the server is given back before it ends.
+        connections.inBackground(lock);
         if (register(attempt)) {
             attempt.run().whenComplete((grant, failure) -> {
                 unregister(attempt);

@@ -6,10 +6,12 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -227,6 +229,42 @@ class LockTest {
         assertTrue(assertThrows(Exception.class, () -> soon(waiting)).getCause() instanceof ClosedException);
         node.awaitFree(key);
         assertThrows(ClosedException.class, () -> own.lock(key));
+    }
+
+    @org.junit.jupiter.api.RepeatedTest(30)
+    void aClosedPalisadeLeavesNothingOfItsWaits() throws Exception {
+        Palisade own = Palisade.open(node.url());
+        own.lock(key, MINUTE);
+        List<CompletableFuture<LockHandle>> waiting = waitFor(own, 50);
+        own.close();
+        assertFalse(node.isHeld(key));
+        assertEquals(0, node.waiters(key));
+        for (CompletableFuture<LockHandle> one : waiting) {
+            assertTrue(assertThrows(Exception.class, () -> soon(one)).getCause() instanceof ClosedException);
+        }
+    }
+
+    @org.junit.jupiter.api.RepeatedTest(30)
+    void aClosedPalisadeLeavesNothingOfAGrantOnTheWay() throws Exception {
+        for (int round = 0; round < 20; round++) {
+            LockHandle holder = locks.lock(key, MINUTE);
+            Palisade own = Palisade.open(node.url());
+            List<CompletableFuture<LockHandle>> waiting = waitFor(own, 5);
+            CompletableFuture<Release> released = holder.releaseAsync();
+            Server.passes(Duration.ofNanos(50_000L * round));
+            own.close();
+            soon(released);
+            assertFalse(node.isHeld(key));
+            assertEquals(0, node.waiters(key));
+            // One of them may have had the lock before.
+            CompletableFuture.allOf(waiting.toArray(new CompletableFuture<?>[0])).handle((all, failure) -> null).get();
+        }
+    }
+
+    private List<CompletableFuture<LockHandle>> waitFor(Palisade own, int number) {
+        List<CompletableFuture<LockHandle>> waiting = Stream.generate(() -> own.lockAsync(key, MINUTE)).limit(number).toList();
+        node.awaitWaiters(key, number);
+        return waiting;
     }
 
     @Test
