@@ -189,7 +189,7 @@ fn with_an_aof_nothing_of_it_is_in_the_aof_and_a_start_tells_nothing() {
     assert_told(&mut listener, &[("released", "you")]);
 }
 
-/// One command may delete more grants than events are kept; those left out are counted.
+/// One command may delete more grants than events are kept for publishing. The number of those left out is published.
 #[test]
 fn too_many_at_once_are_counted() {
     let server = telling();

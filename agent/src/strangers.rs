@@ -12,7 +12,7 @@ use crate::limits::LINGERING_MAX;
 /// if others need them, so that silent connections keep nobody out.
 #[derive(Debug)]
 pub struct Strangers {
-    /// The connections by number, the oldest first. The value of each is what makes it leave.
+    /// The connections by number, the oldest first, each with the signal that makes it give up its place.
     by_age: Mutex<BTreeMap<u64, Arc<Notify>>>,
     /// Signals that a connection has given up its place.
     pub left: Notify,

@@ -270,7 +270,7 @@ struct Processes<'a> {
 }
 
 impl Processes<'_> {
-    /// Returns the CPU of this process, the agent and the nodes so far.
+    /// Returns the CPU time that this process, the agent and the nodes have used so far.
     fn cpu(&self) -> [Duration; 3] {
         let nodes = self.nodes.iter().map(Server::cpu_of_all_threads).sum();
         [cpu_of_process(std::process::id()), cpu_of_process(self.agent), nodes]

@@ -25,9 +25,10 @@ const INTERVAL: Duration = Duration::from_micros(200);
 /// The time over which the leases end, one after another.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// The largest ratio of a bystander's times while locks end to its times while the same number of `SET NX PX` keys do.
-/// Those end by the server's own means, a share of each tick of its clock, which delays others longer than anybody
-/// would accept from a module. Both run on the same machine in the same minutes, so that disturbances affect both.
+/// The most that a bystander's p99 while locks end may be, as a share of its p99 while the same number of `SET NX PX`
+/// keys expire. The server removes those itself, in a share of each tick of its clock, which delays other clients
+/// longer than anybody would accept from a module. Both run on the same machine in the same minutes, so that
+/// disturbances affect both.
 const P99_MAX: f64 = 0.1;
 
 /// The time for which the bystander is measured before the first lease ends.
@@ -39,7 +40,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1_000_000)]
     count: usize,
 
-    /// The number of repetitions, alternating with those of the comparison.
+    /// The number of runs with locks, which alternate with as many with `SET NX PX` keys.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
 }

@@ -143,7 +143,7 @@ impl Setting {
         Self { server, connections, workloads, series }
     }
 
-    /// Runs a turn for each operation.
+    /// Runs a turn of each workload.
     fn round(&mut self, round: usize, turn_ms: u64) {
         for n in 0..self.workloads.len() {
             // Each round begins with a different operation.

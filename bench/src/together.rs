@@ -44,7 +44,7 @@ pub struct Options {
     #[arg(long, default_value_t = 100_000)]
     ending: usize,
 
-    /// The number of times that each crowd is released, and that readers end.
+    /// The number of repetitions: of releasing each crowd, and of ending the leases of all readers.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
 }

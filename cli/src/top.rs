@@ -126,7 +126,7 @@ struct Rates {
 }
 
 impl View<'_> {
-    /// Asks for nodes, their rates, and the first `most` locks in the requested order.
+    /// Asks all nodes. Returns their data and rates, and the first `most` locks in the requested order.
     async fn look(&mut self, most: usize) -> Result<Shown, Failure> {
         let now = Look { at: Instant::now(), nodes: NodeView::all(self.nodes).await };
         let Listed { views: mut found, more, is_whole } =

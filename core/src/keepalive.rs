@@ -233,8 +233,8 @@ impl KeepAlives {
         None
     }
 
-    /// Schedules the next check of this lease for the time `due`. Its lock was found in the key, so it counts in the
-    /// maximum again.
+    /// Schedules the next check of this lease for the time `due`. The lock was found in its key, so the lease counts
+    /// again towards the node's maximum of renewals.
     pub(crate) fn look_at(&mut self, renewal: &Renewal, due: BootTime) {
         if let Some(kept) = self.kept.get_mut(&renewal.holder) {
             self.due.remove(&(kept.due, Arc::clone(&renewal.holder)));

@@ -178,8 +178,8 @@ impl Oracle {
         self.places.values_mut().for_each(|it| it.grants.retain(|grant| !grant.dropped));
     }
 
-    /// Notes that two databases were swapped, with their locks and what is known of their tokens. Dropped grants and
-    /// reservations stay with the number of their database.
+    /// Records a SWAPDB: locks, and what is known of their tokens, change places. Reservations, and grants that were
+    /// dropped, keep the number of their database.
     pub fn swapped(&mut self, one: u32, other: u32) {
         let names: BTreeSet<u8> = self.places.keys().map(|(_, name)| *name).collect();
         for name in names {

@@ -9,7 +9,7 @@ const AGAIN_OF_TTL: u64 = 10;
 /// The shortest pause before a round is repeated, in microseconds.
 const AGAIN_LEAST_US: u64 = 5_000;
 
-/// A keeper, and what it has to have promised.
+/// A keeper, with the facts by which its promises are checked.
 pub struct Watched {
     keeper: Keeper,
     /// True if nodes hang only for short moments and the lock is extended in the background.

@@ -11,8 +11,8 @@ use crate::values::time::BootTime;
 const RENEWED_MS: u64 = 20_000;
 
 /// The number of waits of one process on one node up to which each is repeated at the normal rate. With n times as
-/// many, each is repeated n times less often, and after a failure later. So waiting alone does not keep nodes and
-/// process busy.
+/// many, each is repeated n times less often, and the pause before a failed node is asked again is longer too. So
+/// waiting alone does not keep nodes and process busy.
 const WAITS_AT_ONCE: usize = 1_000;
 
 /// The first and the longest pause before a failed node is asked again, in milliseconds.
@@ -82,8 +82,8 @@ impl Waiter {
         }
     }
 
-    /// Notes that `node` failed, or refuses to let the request wait; with `is_lasting` for a reason that does not pass.
-    /// `waits` requests of this process wait on that node.
+    /// Handles that `node` failed, or refuses to let the request wait; `is_lasting` if the reason does not pass by
+    /// itself. `waits` is the number of requests of this process that wait on that node.
     pub fn on_failure(&mut self, node: usize, is_lasting: bool, waits: usize, now: BootTime, random: u64) -> WaitTask {
         self.refuses[node] |= is_lasting;
         match self.after(node, None, random) {

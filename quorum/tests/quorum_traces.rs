@@ -7,7 +7,7 @@ use palisade_quorum::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, Releas
 use palisade_quorum::{BootTime, Token};
 use serde_json::{Map, Value, json};
 
-/// A client in the middle of a trace.
+/// The state machine of a client, at one point of a trace.
 enum Client {
     Asks(Acquire),
     Holds(Box<Held>),

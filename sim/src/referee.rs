@@ -384,8 +384,8 @@ mod tests {
         }
     }
 
-    /// A holder that does not know that an operator took its lock away may learn of its grant only then. Later requests
-    /// get a larger token.
+    /// An operator takes a lock away, and its holder does not know that. A holder may learn only afterwards that it got
+    /// the lock before. Requests that are sent later get a larger token.
     #[test]
     fn what_an_operator_took_away_is_held_by_the_next_with_a_larger_token() {
         let see = |events: &[(TimeUs, Holder, Occurrence)]| {

@@ -32,7 +32,7 @@ impl Command for Wait {
     }
 }
 
-/// Removes the requests of `owner` whose answers this listener would receive from the key's queue.
+/// Removes from the key's queue those requests of `owner` whose answers go to this listener.
 fn stop_waiting(call: &Call<'_>, owner: Owner<'_>, listener: ClientId) -> Reply {
     let (name, now) = (call.key(), clock::boot_now());
     let key = Key { db: call.ctx.db(), name: name.bytes() };

@@ -66,7 +66,7 @@ impl Spec {
         Self { master_only: true, ..self }
     }
 
-    /// Returns this description, changed to that of a command whose answer promises something.
+    /// Returns this description of a command that a poisoned node refuses, because its answer promises something.
     pub const fn refused_when_poisoned(self) -> Self {
         Self { refused_when_poisoned: true, ..self }
     }

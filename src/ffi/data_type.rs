@@ -43,12 +43,12 @@ pub trait DataType {
     /// differ between machines.
     fn digest(value: &Self::Value, digest: &mut Digest);
 
-    /// Handles that `value` is about to leave its key `name` in `db`, unless the module itself deletes the key. The
-    /// context is only good for the server's flags.
+    /// Called before `value` leaves its key `name` in `db`, unless the module itself deletes the key. `ctx` may be used
+    /// only to read the server's flags.
     fn unlink(ctx: Context<'_>, db: u32, name: &[u8], value: &mut Self::Value);
 
-    /// Handles what follows after a value has left its key, such as looks at its queue. The context is only good for
-    /// timers.
+    /// Called after a value has left its key, for what follows, such as a look at its queue. `ctx` may be used only to
+    /// set timers.
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
 
     /// Returns the memory that a value takes, without the key itself, in bytes, if the key's name has `name_bytes`

@@ -25,7 +25,8 @@ const FEW: usize = 10;
 /// interval.
 const HOLD_MAX: Duration = Duration::from_millis(100);
 
-/// The extra time of a measurement per waiter: a millisecond or two for each turn of each.
+/// The least length of a measurement, for each waiter (at most [`LENGTH_MAX`] in all): time for two turns or more, of a
+/// millisecond or two.
 const LENGTH_A_WAITER: Duration = Duration::from_millis(4);
 
 /// The longest time of a measurement.

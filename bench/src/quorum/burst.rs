@@ -94,7 +94,7 @@ pub async fn measure(nodes: &[Server]) -> (Table, Vec<Budget>) {
     (table, budgets)
 }
 
-/// Returns the number of LOCK.ACQUIRE that each connection sent before `mark`.
+/// Returns the number of LOCK.ACQUIRE that each connection sent, from MONITOR's lines before the one with `mark`.
 fn acquires(monitor: &mut Raw, mark: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     loop {

@@ -18,7 +18,7 @@ pub const NODES: usize = 5;
 /// both alike.
 const ROUNDS: usize = 8;
 
-/// The results of some tasks, in one turn or in all.
+/// The results of concurrent tasks, of one turn or of all turns together.
 pub struct Measured {
     /// The number of pairs (a lock and its release, or SET and DEL), and their total time.
     pairs: u64,
@@ -113,8 +113,8 @@ pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Ta
     (table, Plot { name: "throughput".to_owned(), title: format!("One client, {NODES} nodes"), form })
 }
 
-/// Runs raw pairs and locks in turns, in `count` tasks for `length` each. Returns both, and the median of the rates'
-/// ratios within a round.
+/// Alternates turns of SET and DEL pairs (`raw`) with turns of `locks`, in `count` tasks, for `length` each in all.
+/// Returns the results of both, and the median of the ratios of their rates within a round.
 pub async fn compare(
     nodes: &[Server],
     raw: &RawSets,

@@ -10,8 +10,8 @@ pub const KILL_MARGIN: Duration = Duration::from_millis(100);
 /// The time before the end of validity at which the watchdog sends SIGKILL, if this program has not.
 pub const WATCHDOG_MARGIN: Duration = Duration::from_millis(50);
 
-/// The percentage of a lease within which it has to be extended before the command is ended. The extension is due after
-/// a third, and repeated after another tenth.
+/// The part of a lease, in percent, that is kept for its extension; the rest is for ending the command. The extension
+/// is due after a third of the lease, and repeated after another tenth.
 const EXTENDING_PERCENT: u32 = 45;
 
 /// The default grace period of a command, if the lease has room for it.

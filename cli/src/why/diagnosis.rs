@@ -64,7 +64,8 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
 }
 
 impl Facts {
-    /// Returns the state, its line, and what to do: of several reasons, the one to handle first.
+    /// Returns the state, a line that describes it, and what to do. If there are several reasons, these are about the
+    /// one to handle first.
     fn decided(&self) -> (State, String, String) {
         let key = printable(self.key.as_bytes());
         let (count, majority) = (self.nodes.len(), self.majority());

@@ -73,7 +73,7 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
     nodes.need_majority(&replies).map_err(|failure| Failure::new(failure.code, "")).map(|()| End::OK)
 }
 
-/// Returns the number of guarded slots by server, as far as it is reported.
+/// Returns the number of guarded slots of each server. A server that does not answer is left out.
 async fn guarded_slots(nodes: &Nodes) -> HashMap<String, u64> {
     let told = nodes.ask(cmd("INFO").arg("lock")).await.into_iter().filter_map(|said| {
         let info = String::from_redis_value(said.said.ok()?.value).ok()?;

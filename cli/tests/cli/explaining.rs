@@ -72,7 +72,7 @@ fn nobody_has_a_majority() {
     });
 }
 
-/// The nodes refuse a user: each refusal is reported with its advice, even if some nodes answer.
+/// The user has no permission for the key: each node's refusal is shown with its advice, even if other nodes answer.
 #[test]
 fn a_user_that_may_not() {
     let nodes = Nodes::start(3);

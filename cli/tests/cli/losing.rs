@@ -93,7 +93,8 @@ fn this_program_killed() {
     assert!(last < end, "{last:?} {end:?}");
 }
 
-/// A command that handles SIGTERM receives it before SIGKILL, also from the watchdog.
+/// If this program is killed, the watchdog sends SIGTERM first, so that a command that handles SIGTERM can end by
+/// itself.
 #[test]
 fn this_program_killed_and_a_command_that_obeys() {
     let nodes = Nodes::start(1);

@@ -73,7 +73,7 @@ impl ByOwner {
 }
 
 /// Returns the state of the lock on a majority, merged with what this process knows of its own grants. If a `token` is
-/// named, and no holder has it so far, all nodes are waited for: only a late one may show it.
+/// given, and there are holders but none has it so far, waits for all nodes: only a late one may show it.
 async fn look(
     this: &ByOwner,
     key: &[u8],

@@ -149,7 +149,7 @@ impl Access {
 #[derive(Clone, Debug)]
 pub struct Way {
     name: String,
-    /// The host to connect to, if the certificate names another one.
+    /// The host to connect to, if all certificates have a common name: `info` has that name then.
     #[cfg(feature = "tls")]
     elsewhere: Option<String>,
     info: ConnectionInfo,

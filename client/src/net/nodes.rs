@@ -196,7 +196,8 @@ impl Nodes {
         self.list.iter().flat_map(Endpoint::masters).collect()
     }
 
-    /// Returns how many locks stay locked, and the nodes with pending releases.
+    /// Returns the number of locks that others cannot acquire yet because releases are pending, and the nodes that
+    /// still have to answer these.
     pub fn unpaid(&self) -> (usize, Vec<NodeError>) {
         let mut leases = HashSet::new();
         let mut nodes = vec![];

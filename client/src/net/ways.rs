@@ -1,4 +1,5 @@
-//! The ways to the members of a set. Settings, such as TLS, are those of the nodes that the user of this client named.
+//! The addresses of a set's members, with the settings to connect to them (*ways*). Settings such as TLS are those of
+//! the nodes that the user of this client named.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -83,8 +83,8 @@ impl Looking {
         Some(Self { nodes, lease, given, tracking: None, begins, at, looks })
     }
 
-    /// Plans a check of `node`, after this client changed the lock there: such changes are not reported, and end the
-    /// tracking.
+    /// Plans a check of `node` after this client itself changed the lock there. The node does not report such a change,
+    /// and stops tracking the key.
     pub fn was_changed(&mut self, node: usize) {
         self.at[node].told_over = None;
         self.plan(node);

@@ -29,7 +29,7 @@ pub struct Key {
     pub lock: Option<Lock>,
     /// The locks in other keys, by name.
     pub others: BTreeMap<Vec<u8>, Lock>,
-    /// The lock that a replica has which received every change of the key.
+    /// The lock on a replica that received every change of the key.
     replica: Option<Lock>,
     /// The mode that requests of this fixture ask for.
     pub wanted: Wanted,

@@ -25,7 +25,7 @@ pub(super) struct Passing {
     /// The number of waiting requests that were answered since this `Passing` began, because they got the lock or had
     /// lost their permission.
     served: usize,
-    /// True if the server lets the node grant.
+    /// True if the driver has already said that the node may grant.
     may_grant: bool,
     /// True if the driver was already asked which state is on the disk.
     asked_disk: bool,

@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns whether there may be answers for waiting requests now, or work that is due earlier than before.
+    /// Returns whether this run may have made answers for waiting requests ready, or work due earlier than before.
     pub fn touches_queue(&self) -> bool {
         self.touches_queue
     }

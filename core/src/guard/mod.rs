@@ -36,7 +36,7 @@ pub struct SavedGuard {
 }
 
 impl Armed {
-    /// Returns whether locks in memory from before the guard's cause are doubtful.
+    /// Returns whether a cause of the guard makes locks in memory doubtful: those from before `since`.
     pub fn doubts_locks(&self) -> bool {
         self.since != BootTime::default()
     }

@@ -164,7 +164,7 @@ impl Log {
         self.next_id += 1;
     }
 
-    /// Corrects the newest entries that say "deleted": up to `count` of them that satisfy `which` get the ending
+    /// Corrects entries that say "deleted": among the newest `count`, those that satisfy `which` get the ending
     /// `ending`.
     pub(super) fn deleted_by(&mut self, ending: Ending, count: usize, which: impl Fn(&Entry) -> bool) {
         let newest = self.entries.iter_mut().take(count);

@@ -19,8 +19,8 @@ const TICK_BITS: u32 = 10;
 /// The ticks of an overflow list, as a power of two: 1.05 s.
 const FAR_BITS: u32 = 10;
 
-/// The ticks of a stretch, as a power of two: 67 s. All overflow lists of a stretch move to the ring before it begins.
-/// The ring has room for two stretches, the present one and the next.
+/// The length of a stretch in ticks, as a power of two: 67 s. Before a stretch begins, the entries of all its overflow
+/// lists have moved to the ring. The ring has room for two stretches, the present one and the next.
 const STRETCH_BITS: u32 = (MOMENTS / 2).ilog2();
 
 /// The largest delay with which an entry comes due, in microseconds.

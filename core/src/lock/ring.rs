@@ -29,7 +29,7 @@ impl Page {
     }
 }
 
-/// A number for each moment. Moments with a number are less than [`MOMENTS`] apart.
+/// A map from moments to numbers. The moments in it are less than [`MOMENTS`] apart.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     pages: Box<[Option<Box<Page>>; PAGES]>,

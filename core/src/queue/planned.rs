@@ -23,7 +23,8 @@ struct Kinds {
 /// little use. A larger one is not worth its memory.
 const KIND_WORDS: usize = 16;
 
-/// The filter is built anew only if there are at most this many names.
+/// After more removals than this, the filter is built anew if at most this many names are left. These set at most half
+/// of its bits.
 const NAMES_OF_KINDS_MAX: usize = KIND_WORDS * 64 / 2;
 
 impl Kinds {

@@ -184,7 +184,8 @@ mod tests {
             Ok(())
         }
 
-        /// Sends requests of one listener of `user` until one is refused. Returns how many found room.
+        /// Sends requests of a new listener of `user`, each with the load `new`, until one is refused. Returns how many
+        /// were accepted.
         fn fills(&mut self, user: usize, new: Load) -> u64 {
             let mut own = Load::NONE;
             while self.sends(user, &mut own, new).is_ok() {}

@@ -209,7 +209,8 @@ pub const UNUSED_TURNS_MAX: u32 = 10;
 
 /// The most waiting clients answered in one pass of the event loop, and the most requests that one pass over a queue
 /// removes. Each answer costs the server 10 to 20 µs, mostly for writing to the socket, so it returns to its other
-/// clients within 1 ms. In one pass, a command that frees a lock can answer this many, and the timer after it too.
+/// clients within 1 ms. A command that frees a lock can answer this many, and the timer after it, in the same pass, as
+/// many again.
 pub const ANSWERS_A_PASS_MAX: usize = 50;
 
 /// The longest time for which an ACQUIRE without WAIT waits for the disk, in milliseconds. It bridges a slow write; if

@@ -90,8 +90,8 @@ pub async fn majorities_in_calm(world: &World) -> usize {
     .await
 }
 
-/// Calls `take` on each majority of nodes, with a number for each; a failure is a finding. Returns the number of
-/// successes.
+/// Calls `take` once for each majority of the nodes, with the number of the call, while the other nodes are
+/// unreachable. Ends at the first failure, which is a finding. Returns the number of successes.
 async fn each_majority(
     world: &World,
     mut take: impl AsyncFnMut(&Client, &Options, u32) -> Result<(), String>,

@@ -103,7 +103,7 @@ impl Task {
         self.shared.is_to_finish()
     }
 
-    /// Returns a new holder: the next acquisition of this process.
+    /// Begins the next acquisition of this process, and returns its holder.
     pub(super) fn set_out(&self) -> Holder {
         let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
         Holder { client: self.shared.settings.number, acquisition }

@@ -26,7 +26,7 @@ pub enum LateMessages {
 /// A client of a model, with its clock and the actions that it may take.
 #[derive(Clone, Debug)]
 pub struct ClientPlan {
-    /// The server that each name of the client's list leads to.
+    /// The server behind each name in the client's list of nodes.
     pub names: Vec<usize>,
     /// The lead of the client's wall clock, in ticks.
     pub ahead_ticks: u32,

@@ -56,7 +56,7 @@ impl World<'_> {
         }
     }
 
-    /// Tells a client of `version`. The client uses it at once, or after a delay.
+    /// Makes a client hear of `version` after `delay`. The client uses it at once, or after a random time more.
     pub(super) fn hear_of(&mut self, client: u32, version: u64, delay: u64) {
         let late = match self.quiet {
             true => 0,

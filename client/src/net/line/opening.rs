@@ -37,7 +37,7 @@ pub type TlsConfig = std::convert::Infallible;
 pub struct Target<'a> {
     /// The address of the server.
     pub address: &'a ConnectionAddr,
-    /// The host to look up, if the certificate names another one.
+    /// The host to look up, if `address` has the common name of all certificates instead.
     pub elsewhere: Option<&'a str>,
     /// Settings of the socket.
     pub tcp: &'a TcpSettings,

@@ -1,4 +1,4 @@
-//! A writer that becomes a reader while nodes do not confirm it.
+//! A writer that becomes a reader while nodes do not confirm the change.
 
 use palisade_client::{ErrorKind, Options};
 

@@ -206,8 +206,8 @@ fn with_short_leases() -> (Key, usize) {
     (key, many)
 }
 
-/// More leases are over than one step removes, and an owner that returns had the last of them. Its end must be reported
-/// before its new grant, or a replica would confuse the two.
+/// More leases have ended than one step removes, and the last of them was that of an owner that now acquires again. The
+/// end of its old grant must be reported before its new grant, or a replica would confuse the two.
 #[test]
 fn who_comes_again_does_not_come_in_the_place_of_its_grant_that_is_over() {
     let (mut key, many) = with_short_leases();

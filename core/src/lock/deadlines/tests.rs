@@ -83,8 +83,8 @@ fn an_entry_that_came_due_is_nobody_elses() {
     assert_eq!(pop(&mut deadlines, us(100, 0)), Some((0, b"l".to_vec())));
 }
 
-/// Locks that outlive a flush still refer to their old entries, and a server may name a wrong database. No entry of
-/// another lock may be changed by that.
+/// Locks that outlive a flush still refer to their removed entries, and a server may name a wrong database. Cancelling
+/// such an entry changes no entry of another lock.
 #[test]
 fn what_a_lock_keeps_of_an_entry_that_was_detached_is_nobodys() {
     let mut deadlines = Deadlines::default();

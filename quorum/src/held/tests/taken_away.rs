@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// During a round a node was replaced, and its successor granted the lock, which makes it a healed node that does not
-/// count yet. Then a majority answers that it does not have the lock. So the lock is lost, whatever the others answer.
-/// No node is asked to grant it again meanwhile, because that could undo a break on one node after the other.
+/// During a round a node is replaced, and its successor grants the lock, but counts only from the next round on. Then a
+/// majority answers that it does not have the lock, so the lock is lost, whatever the others answer. No node is asked
+/// to grant it again: that could undo a break that reaches one node after another.
 #[test]
 fn what_a_majority_is_missing_is_lost() {
     let mut held = held();

@@ -12,7 +12,7 @@ use crate::campaign::journal::now_us;
 use crate::campaign::world::{NODES, World};
 use crate::history::TimeUs;
 
-/// The pause between two questions.
+/// The pause between the answer to a PING and the next PING to that node.
 const EVERY: Duration = Duration::from_millis(10);
 
 /// The longest time from one answer to the next, in microseconds, of a node that counts as answering.

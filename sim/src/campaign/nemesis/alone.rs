@@ -58,7 +58,7 @@ pub async fn change_nodes<C: Change>(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// Makes a change to one new server after another.
+/// Causes one change after another, each on a new server.
 pub async fn change_others<C: Change>(world: Arc<World>, mut dice: Dice) {
     for turn in dice.below(C::ALL.len()).. {
         if !world.storms() {
