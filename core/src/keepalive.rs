@@ -189,8 +189,9 @@ impl KeepAlives {
         self.left_bytes > KEEPALIVES_LEFT_BYTES_MAX
     }
 
-    /// Keeps a lease of `ttl` from `now` on, at which `owner` was granted the lock of `key`. A repeated request moves
-    /// the lease to the new connection, and the later of both ends counts.
+    /// Begins to renew the lease of `ttl` with which `owner` was granted the lock of `key` at `now`. If the request is
+    /// repeated over another connection, the lease is bound to that one, and is renewed until the later of both
+    /// KEEPALIVE times.
     pub(crate) fn keep(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
         let first = Holder::first(key);
         let same_lock = self.kept.range::<Holder, _>(&first..).next().filter(|(other, _)| other.is_of(key));

@@ -119,7 +119,7 @@ pub struct World<'a> {
     pub callers: Vec<Caller>,
     pub line: VecDeque<usize>,
     pub open: BTreeMap<u64, Open>,
-    /// The request that waits under each name at each server, by its number.
+    /// For each name and server, the number of the request that waits there.
     pub waits: BTreeMap<(Name, usize), u64>,
 }
 

@@ -2,7 +2,8 @@
 //! gate.
 //!
 //! The record is the same as in the RDB file (see `palisade_core::record`), and contains everything: owner, token,
-//! holds, note, full ttl, grant, deadline, the time of writing and the boot of these times.
+//! holds, note, full ttl, the times of grant, deadline and writing, and the boot of the machine by whose clock these
+//! times count.
 
 use palisade_core::engine::Key;
 use palisade_core::grammar::{self, Argument, KeyAccess, Shape};

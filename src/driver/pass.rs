@@ -11,7 +11,7 @@ use crate::ffi::{Blocked, Reply};
 thread_local! {
     /// The number of clients that may still be answered in this pass of the event loop.
     static MAY_ANSWER: Cell<usize> = const { Cell::new(ANSWERS_A_PASS_MAX) };
-    /// The most clients that were answered in one pass.
+    /// The largest number of clients that were answered in one pass so far.
     static MOST_ANSWERED: Cell<usize> = const { Cell::new(0) };
 }
 

@@ -23,8 +23,8 @@ pub trait Command {
     /// Runs the command, and returns its reply or refusal.
     fn run(call: &Call<'_>) -> Result<Reply, Refusal>;
 
-    /// Names the command's keys after the first to the server. Only for commands that name their keys themselves,
-    /// because these depend on the arguments.
+    /// Tells the server the command's keys, except the first. Only for a command whose keys depend on its arguments, so
+    /// that it has to name them itself.
     fn tell_keys(_: &Call<'_>) {}
 }
 

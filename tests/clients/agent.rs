@@ -1,5 +1,5 @@
-//! Runs a recipe with `palisade agent` and five nodes, two of which are killed meanwhile. The code is the one for a
-//! node.
+//! Runs a recipe with `palisade agent` and five nodes, two of which are killed meanwhile. The recipe is the same as for
+//! a single node.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

@@ -27,7 +27,7 @@ const REFUSED: [&str; 3] = ["another owner", "write meanwhile", "after it"];
 /// The steps whose line contains a time.
 const TIMED: [&str; 2] = ["wait", "guarded"];
 
-/// The steps that need data and a guard on the node, which an agent does not have.
+/// The steps that need data or a guard on the node: an agent has neither.
 pub const OF_A_NODE: [&str; 3] = ["write with the current token", "write with the old token", "guarded"];
 
 /// The number of digits of a token, from the year 2001 to 2286.

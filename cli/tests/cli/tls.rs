@@ -189,7 +189,7 @@ fn a_cluster_that_announces_ports_without_tls() {
     });
 }
 
-/// A file that cannot be used ends each command before it connects to any server.
+/// If a certificate file cannot be used, every command names the file and ends, before it connects to any server.
 #[test]
 fn a_file_that_is_no_certificate_is_named_by_every_command() {
     let dir = tempfile::tempdir().unwrap();

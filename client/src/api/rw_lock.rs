@@ -107,7 +107,7 @@ impl RwLock {
         self.client.take(&self.key, Wanted::Shared, false, None).await.map(ReadGuard)
     }
 
-    /// Waits until nobody holds the lock or is ahead in the queue, within the limit of
+    /// Acquires the lock as a writer. Waits until nobody holds it or is ahead in the queue, within the limit of
     /// [`Options::wait`](crate::Options::wait).
     ///
     /// ```no_run

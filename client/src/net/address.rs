@@ -27,7 +27,7 @@ pub fn url_of(address: &str) -> String {
     if is_port && (is_name(host) || is_ip6(host)) { format!("redis://{address}") } else { address.to_owned() }
 }
 
-/// The address of a node: of a server, a cluster, or a master behind Sentinels. Servers are URLs.
+/// The address of a node: of a server, a cluster, or a master behind Sentinels. A server's address is a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// One server.

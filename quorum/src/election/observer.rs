@@ -105,7 +105,8 @@ impl Observer {
         self.nodes = vec![None; nodes];
     }
 
-    /// Handles the answer `says` of `node`, which is the server `id`. It was asked at `asked` and answered at `now`.
+    /// Handles the answer `says` of `node`, where the server `id` answered. It was asked at `asked` and answered at
+    /// `now`.
     pub fn on_answer(&mut self, node: usize, id: NodeId, says: LockReport, asked: BootTime, now: BootTime) {
         let (owner, counts, proclamation) = match says {
             LockReport::Free => (None, true, None),

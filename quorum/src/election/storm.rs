@@ -19,7 +19,8 @@ use crate::{Acquire, Answer, Ask, Call, Held, NodeId, Progress};
 const GIVEN_US: u64 = 100_000;
 /// The longest delay of a message: it can arrive after a lease has ended.
 const LATE_US: u64 = 2 * TTL_US;
-/// The largest difference between the rates of two clocks, in a million: just under the 1 % that the protocol allows.
+/// The largest difference between the rates of two clocks, in parts per million: just under the 1 % that the protocol
+/// allows.
 const APART: u64 = 9_800;
 const CANDIDATES: usize = 3;
 const OBSERVERS: usize = 2;

@@ -120,7 +120,8 @@ mod tests {
         assert_eq!(held.valid_until(), valid_until(at(200).boot, TTL_MS));
     }
 
-    /// A server has two names, and has the lock under the second. After the move it still counts.
+    /// A server has two names in the list, and has the lock under the second. After a move to a set that names it once,
+    /// it still counts.
     #[test]
     fn a_server_with_two_names_keeps_what_it_acknowledged() {
         let members =

@@ -168,7 +168,8 @@ impl World<'_> {
     }
 
     /// Returns the longest time of an acquisition without faults, in microseconds. Each question is answered within a
-    /// node's timeout, and the first answer to each may be that the node is not ready yet.
+    /// node's timeout. The first answer to ACQUIRE and to FENCE may be that the node is not ready yet, so both are
+    /// asked again.
     fn longest_acquisition_us(&self) -> u64 {
         QUESTIONS * u64::from(self.plan.node_timeout_ms) * 1_000 + QUESTIONS / 2 * NOT_YET_US
     }

@@ -156,7 +156,7 @@ async fn one_of_one_is_the_lock() {
     assert_eq!(locks.semaphore("k", 0).try_acquire().await.unwrap_err().kind(), ErrorKind::BadArgument);
 }
 
-/// The nodes reserve different numbers for the next request in turn: it gets one that a majority has.
+/// The nodes reserve different permit numbers for the next waiter. It gets the number that a majority reserved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turns_with_numbers() {
     let nodes = Nodes::start(3);
