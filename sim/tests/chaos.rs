@@ -78,6 +78,16 @@ fn nothing_is_wrong_after_a_short_campaign() {
     for kind in FAULTS {
         assert!(!report.contains(&format!("| {kind} | not done")), "{report}");
     }
+    let mut places = vec!["gates", "fences of PostgreSQL"];
+    if report.contains("| writes behind fences of PostgreSQL | NOT DONE") {
+        println!("LEFT OUT: writes behind fences of PostgreSQL, which is not installed here");
+        places.pop();
+    }
+    for place in places {
+        let row = format!("| writes behind {place} | ");
+        let writes = report.lines().find_map(|line| line.strip_prefix(&row)).unwrap();
+        assert!(!writes.starts_with("0 landed") && !writes.contains("; 0 late"), "nothing was shown: {report}");
+    }
 }
 
 /// A master dies after a grant that its replica does not know, and the replica takes over. A slot moves with its locks,
@@ -97,4 +107,5 @@ fn nothing_is_wrong_after_a_short_campaign_on_a_cluster() {
     for fault in ["master killed, replica takes over", "slot moved key by key", "slot back at once"] {
         assert!(report.contains(&format!("| {fault} | ")), "{fault} was not done: {report}");
     }
+    assert!(!report.contains("| writes behind gates | 0 landed"), "{report}");
 }

@@ -6,8 +6,10 @@ use std::fs;
 use std::time::Duration;
 
 use palisade_client::{Client, Options};
+use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
+use super::gated::reader::read;
 use super::journal::now_us;
 use super::judge::{History, JudgedEvent};
 use super::link::Link;
@@ -30,6 +32,7 @@ const ALARMS: &[&str] = &[
     "BUG REPORT",
     "crashed by signal",
     "Guru Meditation",
+    "PANIC:",
     "Internal error in RDB",
 ];
 
@@ -122,6 +125,18 @@ async fn each_majority(
         }
     }
     away.len()
+}
+
+/// Reads every resource that checks tokens once more.
+pub async fn read_resources(world: &World) {
+    for resource in &world.data.resources {
+        if !comes_true!(PATIENCE, read(world, resource).await) {
+            world.log.found(format!("resource {} cannot be read when everything is healed", resource.number));
+        }
+    }
+    if let Some(server) = &world.data.postgresql {
+        server.lock().await.end(Signal::QUIT).await;
+    }
 }
 
 /// Takes every lock once more, and expects a token larger than all before.

@@ -16,6 +16,7 @@ use rand::RngExt;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
+use super::gated::writer::{self, Writer};
 use super::journal::{Journal, Line, now_us};
 pub use super::process::Settings;
 use super::process::{Shared, Task, key_name};
@@ -109,6 +110,9 @@ pub async fn run(settings: Settings) {
     }
     for task in 0..through {
         tasks.spawn(Through::new(Task::new(&shared, 700 + task).await).run());
+    }
+    for task in 0..writer::TASKS {
+        tasks.spawn(Writer::new(Task::new(&shared, 800 + task).await).run());
     }
     tasks.spawn(Task::new(&shared, 600).await.campaign());
     tasks.spawn(Task::new(&shared, 601).await.observe());

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use super::resource::{Answer, Entry};
 use crate::history::{Event, Holder, TimeUs};
 
 /// Returns the boot clock in microseconds, which is one clock for all processes of a machine, and which no process can
@@ -81,6 +82,8 @@ pub enum Line {
     Proclaimed { at: TimeUs, who: Holder },
     /// An observer learned of a leader. `sequence` is the number of the leader's proclamation.
     Observed { at: TimeUs, election: u32, observer: Holder, leader: Holder, term: u64, sequence: u64 },
+    /// A write to a resource that checks tokens, sent at `sent`.
+    Gated { sent: TimeUs, at: TimeUs, resource: u32, entry: Entry, answer: Answer },
     /// A violation that the process itself observed.
     Wrong { at: TimeUs, what: String },
 }

@@ -10,7 +10,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use redis::{FromRedisValue, cmd};
+use redis::{AsyncConnectionConfig, FromRedisValue, cmd};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -247,7 +247,9 @@ pub async fn ask<T: FromRedisValue>(socket: &Path, words: &[&str], limit: Durati
 pub async fn ask_as<T: FromRedisValue>(who: &str, socket: &Path, words: &[&str], limit: Duration) -> Result<T, String> {
     let asked = async {
         let client = redis::Client::open(format!("unix://{}?protocol=resp3{who}", socket.display()))?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        // The crate's own time limits, of half a second, would come before `limit` on a busy machine.
+        let patient = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
         let mut command = cmd(words[0]);
         command.arg(&words[1..]);
         command.query_async(&mut connection).await

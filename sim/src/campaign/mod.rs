@@ -19,6 +19,7 @@ mod drills;
 mod elected;
 mod exam;
 mod faults;
+mod gated;
 mod given_back;
 mod journal;
 mod judge;
@@ -32,6 +33,7 @@ mod patience;
 mod process;
 mod register;
 pub mod report;
+mod resource;
 pub mod settings;
 mod through;
 mod timeline;
@@ -114,6 +116,10 @@ pub struct Outcome {
     pub elections: elected::Elections,
     /// The result of judging the agents' answers to RELEASE.
     pub given_back: given_back::GivenBack,
+    /// Writes to resources that check tokens.
+    pub gated: gated::judge::Gated,
+    /// True if one of these was in PostgreSQL.
+    pub postgresql: bool,
     /// True if disks could fill up.
     pub full_disks: bool,
     /// The folder of the report and the journals.
@@ -129,6 +135,11 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     let folder = tempfile::Builder::new().prefix("palisade-chaos-").tempdir().map_err(|why| why.to_string())?;
     let out = settings.out.clone();
     let world = World::make(settings, folder.path()).await?;
+    if world.data.postgresql.is_none() && world.cluster.is_none() {
+        tell("LEFT OUT: writes behind fences of PostgreSQL, which is not installed here".to_owned());
+    }
+    // Before the first client starts, so that nothing comes earlier.
+    let from = now_us();
     let guards = Guards::default();
     let mut watchers = tokio::task::JoinSet::new();
     for node in 0..world.slots.len() {
@@ -137,7 +148,8 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     for process in 0..world.processes.len() {
         watchers.spawn(watch::process(Arc::clone(&world), process));
     }
-    let mut campaign = Campaign { world, guards, history: History::default(), from: now_us(), noticed: None };
+    let mut campaign = Campaign { world, guards, history: History::default(), from, noticed: None };
+    watchers.spawn(gated::reader::watch(Arc::clone(&campaign.world)));
     let recoveries = campaign.storms(&mut tell).await;
     tell("all faults are healed: every client finishes".to_owned());
     let Campaign { world, guards, mut history, from, noticed } = campaign;
@@ -145,6 +157,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     watchers.shutdown().await;
     aftermath::finish(&world).await;
     history.read(&world);
+    aftermath::read_resources(&world).await;
     aftermath::probe(&world, &mut history).await;
     let majorities = if world.cluster.is_some() { 0 } else { aftermath::majorities(&world, &mut history).await };
     let ends = aftermath::inspect(&world).await;
@@ -156,7 +169,11 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     let kept = kept::judge(&history.lines, &world.log.faults(), &world.lives());
     let elections = elected::judge(&history.lines);
     let given_back = given_back::judge(&history.seen, &history.lines);
-    wrong.extend(kept.wrong.iter().chain(&elections.wrong).chain(&given_back.wrong).cloned());
+    let gated =
+        gated::judge::judge(&history.lines, &world.data.landed.all(), &world.log.faults(), !world.settings.cluster);
+    for found in [&kept.wrong, &elections.wrong, &given_back.wrong, &gated.wrong] {
+        wrong.extend_from_slice(found);
+    }
     wrong.extend(world.log.findings());
     wrong.sort_by_key(|wrong| wrong.at);
     let noticed = noticed.or_else(|| (!wrong.is_empty()).then(now_us));
@@ -177,6 +194,8 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
         kept,
         elections,
         given_back,
+        gated,
+        postgresql: world.data.postgresql.is_some(),
         full_disks: world.slots.iter().all(|slot| slot.disk.can_be_full()),
         out,
     })

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::journal::{Journal, Line};
 use super::register::{Access, Connection};
+use super::resource::Resource;
 use crate::history::Holder;
 
 /// The settings of a client process.
@@ -32,6 +33,8 @@ pub struct Settings {
     pub cluster: bool,
     /// The addresses of the agents.
     pub agents: Vec<String>,
+    /// The resources that check tokens.
+    pub resources: Vec<Resource>,
     /// The number of keys, from 0 on, for which all clients compete.
     pub contended_keys: u32,
     /// One more key, which no other client wants.
@@ -89,6 +92,10 @@ impl Task {
 
     pub(super) fn ms(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(self.dice.random_range(from..=to))
+    }
+
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        self.dice.random_range(0..bound)
     }
 
     pub(super) fn once_in(&mut self, times: u32) -> bool {

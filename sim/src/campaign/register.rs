@@ -1,7 +1,6 @@
 //! The resource that the locks protect: a register for each key, in the campaign's own process, which clients reach
-//! over a socket. The register keeps the largest token of any writer and the largest token of any client. It refuses a
-//! write whose token is below the largest of any client, and a read whose token is below the largest of any writer.
-//! Each permit has a number and a largest token of its own there.
+//! over a socket. The gate's rule ([`Floors`]) says which token passes. Each permit has a number and a largest token of
+//! its own there.
 //!
 //! A writer's reads carry its token too. If only writes had tokens, updates would be lost. An old holder's write may
 //! arrive after the new holder's read and before its write, when the register has not seen the larger token.

@@ -10,6 +10,7 @@ use clap::ValueEnum as _;
 use serde::Serialize;
 
 use super::faults::{Fault, On, Wrong};
+use super::gated::judge::Counts;
 use super::journal::{Line, now_us};
 use super::judge::{History, JudgedEvent};
 use super::kinds::Kind;
@@ -241,6 +242,12 @@ fn markdown(outcome: &Outcome) -> String {
             given_back.held, given_back.late
         ),
     );
+    row("writes behind gates", writes(&outcome.gated.gates));
+    match outcome.postgresql {
+        true => row("writes behind fences of PostgreSQL", writes(&outcome.gated.fences)),
+        false if settings.cluster => {}
+        false => row("writes behind fences of PostgreSQL", "NOT DONE: PostgreSQL is not installed here".to_owned()),
+    }
     row("answers", format!("{:?}", numbers.answers));
     row("releases", format!("{:?}", numbers.released));
     let (proved, unproved) = outcome.starts;
@@ -307,6 +314,13 @@ fn markdown(outcome: &Outcome) -> String {
         }
     }
     text
+}
+
+fn writes(counts: &Counts) -> String {
+    let Counts { landed, fenced, unanswered, lost } = counts;
+    format!(
+        "{landed} landed, {lost} of them lost with their server; {fenced} late ones refused, {unanswered} unanswered"
+    )
 }
 
 /// Describes when losses were reported, relative to the end of the validity. A process that was stopped learns of its

@@ -15,6 +15,7 @@ use tokio::process::{Child, Command};
 use super::cluster::{self, Cluster};
 use super::disk::Disk;
 use super::faults::{Log, On};
+use super::gated::Data;
 use super::kinds::Kind;
 use super::link::{Link, Mode, Target};
 use super::machine::{Common, Durability, Machine, WallClock, kill, signal_to};
@@ -130,6 +131,8 @@ pub struct World {
     pub processes: Vec<tokio::sync::Mutex<Process>>,
     /// The resource that the locks protect.
     pub register: Register,
+    /// The resources that check tokens themselves.
+    pub data: Data,
     /// The largest token of any holder so far.
     pub highest_token: AtomicU64,
     /// True during a storm, the period in which faults are injected.
@@ -222,6 +225,8 @@ impl World {
         }
         let register = Register::default();
         register.serve(&folder.join("register")).map_err(said("the register's socket"))?;
+        let in_cluster = settings.cluster.then(|| links[0].iter().map(Link::address).collect());
+        let data = Data::start(&common, folder, in_cluster).await?;
         let world = Arc::new(Self {
             settings,
             common,
@@ -231,6 +236,7 @@ impl World {
             cluster,
             processes,
             register,
+            data,
             highest_token: AtomicU64::new(0),
             storm: AtomicBool::new(false),
             wild_clocks: AtomicBool::new(false),
@@ -283,6 +289,7 @@ impl World {
             nodes: self.addresses(client),
             cluster: self.settings.cluster,
             agents: (0..self.agents().len()).map(|agent| self.agent_url(agent)).collect(),
+            resources: self.data.resources.clone(),
             contended_keys: CONTENDED_KEYS,
             own_key: CONTENDED_KEYS + client as u32,
             tasks: self.settings.tasks(),

@@ -6,6 +6,7 @@
 mod alone;
 mod copies;
 mod crowd;
+mod data;
 mod dice;
 mod fail_overs;
 mod flushes;
@@ -80,6 +81,8 @@ fn all(world: &Arc<World>, era: u64, hands: &mut JoinSet<()>) {
         None => {
             hands.spawn(crowd::processes(Arc::clone(world), dice(), crowd::AGENTS));
             hands.spawn(servers::all_at_once(Arc::clone(world), dice()));
+            hands.spawn(data::servers(Arc::clone(world), dice()));
+            hands.spawn(data::postgresql(Arc::clone(world), dice()));
         }
     }
     hands.spawn(operators::commands(Arc::clone(world), dice()));

@@ -16,6 +16,7 @@ use crate::campaign::cluster::{Cluster, SHARDS};
 use crate::campaign::faults::On;
 use crate::campaign::patience::{LOOK, PATIENCE, comes_true};
 use crate::campaign::process::key_name;
+use crate::campaign::resource::GATES;
 use crate::campaign::world::{CLIENTS, CONTENDED_KEYS, World};
 
 /// The longest time for one MIGRATE, in milliseconds.
@@ -29,7 +30,9 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
     while world.storms() || !moved || !returned {
         pause(&world, dice.ms(200, 2_000)).await;
         sleep(LOOK).await;
-        let key = key_name(dice.below(CONTENDED_KEYS as usize + CLIENTS) as u32);
+        // Half of the moves take a gate along.
+        let keys = if dice.once_in(2) { GATES as usize } else { CONTENDED_KEYS as usize + CLIENTS };
+        let key = key_name(dice.below(keys) as u32);
         let Ok(slot) = say::<u16>(&world, dice.below(world.slots.len()), &["CLUSTER", "KEYSLOT", &key]).await else {
             continue;
         };

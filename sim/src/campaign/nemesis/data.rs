@@ -1,0 +1,148 @@
+//! Faults of the servers that have what the locks protect: kills, a replica that takes over, full synchronisations, and
+//! the crash recovery of PostgreSQL.
+
+use std::fs;
+use std::sync::Arc;
+
+use redis::Value;
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use super::dice::{Dice, pause};
+use crate::campaign::faults::On;
+use crate::campaign::gated::judge::TAKE_OVER;
+use crate::campaign::gated::pair::Pair;
+use crate::campaign::gated::postgresql::PostgreSql;
+use crate::campaign::link::Mode;
+use crate::campaign::machine::{self, Machine};
+use crate::campaign::patience::{PATIENCE, comes_true};
+use crate::campaign::world::World;
+
+/// The lines of INFO by which a server writes to its AOF, and not to a rewrite of it.
+const REWRITTEN: [&str; 3] = ["aof_enabled:1", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"];
+
+/// A fault of the two servers with gates.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    /// The master dies, and the replica takes over without its last writes.
+    TakenOver,
+    /// The master dies, and comes back.
+    Killed,
+    /// The replica gets everything anew, and replaces what it has.
+    Synced,
+    /// The replica loses its disk.
+    Emptied,
+    /// The master is stopped, and does later what it was asked for.
+    Stopped,
+    /// The master loads its data again.
+    Reloaded,
+}
+
+/// Acts on the two servers with gates. A storm lasts until each fault was there.
+pub async fn servers(world: Arc<World>, mut dice: Dice) {
+    let Some(pair) = &world.data.pair else { return };
+    let mut pair = pair.lock().await;
+    let all = [Of::TakenOver, Of::Killed, Of::Synced, Of::TakenOver, Of::Stopped, Of::Emptied, Of::Reloaded];
+    for turn in 0.. {
+        if !world.storms() && turn >= all.len() {
+            return;
+        }
+        pause(&world, dice.ms(100, 1_500)).await;
+        if let Err(why) = act(&world, &mut pair, all[turn % all.len()], &mut dice).await {
+            return world.log.found(format!("data: {why}"));
+        }
+    }
+}
+
+async fn act(world: &World, pair: &mut Pair, fault: Of, dice: &mut Dice) -> Result<(), String> {
+    match fault {
+        Of::TakenOver => {
+            let _fault = world.log.begin(TAKE_OVER, On::Others, "");
+            in_step(pair).await?;
+            pair.link.set(Mode::Swallow);
+            sleep(dice.ms(1, 800)).await;
+            pair.master().kill().await;
+            sleep(dice.ms(1, 200)).await;
+            pair.promote().await?;
+            pair.link.set(Mode::Pass);
+            sleep(dice.ms(1, 500)).await;
+            pair.start_replica(&world.common).await
+        }
+        Of::Killed => {
+            // A server that was fully synced has an AOF again only after the first rewrite.
+            let has_aof = comes_true!(PATIENCE, {
+                let info = pair.master().ask::<String>(&["INFO", "persistence"]).await.unwrap_or_default();
+                REWRITTEN.iter().all(|line| info.contains(line))
+            });
+            if !has_aof {
+                return Err("the AOF is never rewritten".to_owned());
+            }
+            let _fault = world.log.begin("data master killed (-9)", On::Others, "");
+            pair.master().kill().await;
+            sleep(dice.ms(1, 500)).await;
+            pair.master().start(&world.common, None).await
+        }
+        Of::Synced => {
+            let _fault = world.log.begin("data replica fully synced", On::Others, "");
+            ask(pair.master(), &["DEBUG", "CHANGE-REPL-ID"]).await?;
+            ask(pair.master(), &["CLIENT", "KILL", "TYPE", "replica"]).await?;
+            in_step(pair).await
+        }
+        Of::Emptied => {
+            let _fault = world.log.begin("data replica lost its disk", On::Others, "");
+            pair.replica().kill().await;
+            let dir = pair.replica().dir().to_owned();
+            fs::remove_dir_all(&dir).and_then(|()| fs::create_dir(&dir)).map_err(|why| why.to_string())?;
+            pair.start_replica(&world.common).await?;
+            in_step(pair).await
+        }
+        Of::Stopped => {
+            let time = dice.ms(30, 3_000);
+            let _fault = world.log.begin("data master stopped", On::Others, format!("{} ms", time.as_millis()));
+            pair.master().signal(Signal::STOP);
+            sleep(time).await;
+            pair.master().signal(Signal::CONT);
+            Ok(())
+        }
+        Of::Reloaded => {
+            let _fault = world.log.begin("data master loads again", On::Others, "");
+            ask(pair.master(), &["DEBUG", "RELOAD"]).await
+        }
+    }
+}
+
+/// Sends a command, which may take long on a busy machine.
+async fn ask(machine: &Machine, words: &[&str]) -> Result<(), String> {
+    machine::ask::<Value>(&machine.socket(), words, PATIENCE).await.map(drop)
+}
+
+async fn in_step(pair: &Pair) -> Result<(), String> {
+    if pair.is_in_step().await { Ok(()) } else { Err("the replica never has what its master has".to_owned()) }
+}
+
+/// Kills and restarts PostgreSQL, in each way in turn. A storm lasts until each was there.
+pub async fn postgresql(world: Arc<World>, mut dice: Dice) {
+    let Some(server) = &world.data.postgresql else { return };
+    let mut server = server.lock().await;
+    for turn in 0.. {
+        if !world.storms() && turn >= 3 {
+            return;
+        }
+        pause(&world, dice.ms(500, 4_000)).await;
+        if let Err(why) = act_on_postgresql(&world, &mut server, turn % 3, &mut dice).await {
+            return world.log.found(format!("PostgreSQL: {why}"));
+        }
+    }
+}
+
+async fn act_on_postgresql(world: &World, server: &mut PostgreSql, turn: usize, dice: &mut Dice) -> Result<(), String> {
+    let kinds = ["PostgreSQL killed (-9)", "PostgreSQL: a connection's process killed (-9)", "PostgreSQL restarted"];
+    let _fault = world.log.begin(kinds[turn], On::Others, "");
+    match turn {
+        0 => server.kill().await,
+        1 => server.kill_one().await,
+        _ => server.end(Signal::INT).await,
+    }
+    sleep(dice.ms(1, 500)).await;
+    server.start().await
+}
