@@ -69,7 +69,7 @@ struct Options {
 enum Task {
     /// From a release to the next holder's answer, beside clients that poll.
     HandOver(hand_over::Options),
-    /// A lock on a majority, beside as many raw SETs; with nodes frozen; with clocks apart.
+    /// A lock on a majority, beside as many raw SETs; also with frozen nodes, and with clocks that differ.
     Quorum(quorum::Options),
     /// A lock through `palisade agent`, beside one that the client takes itself.
     Agent(agent::Options),

@@ -209,8 +209,9 @@ impl KeepAlives {
         self.due.insert((due, holder));
     }
 
-    /// Takes the lease whose check has been due longest at `now`. If too many leases have locks that left their keys,
-    /// one of these comes first. The caller checks the lease and reports the result; otherwise it is due again soon.
+    /// Takes the lease whose check has been due longest at `now`. If the locks of too many leases have left their keys
+    /// (DEL, RENAME, ...), takes one of these leases first. The caller checks the lease and reports the result;
+    /// otherwise it is due again soon.
     pub(crate) fn take_due(&mut self, now: BootTime) -> Option<Renewal> {
         let left = self.take_left();
         let due = || self.due.first().filter(|(due, _)| *due <= now).map(|(_, holder)| Arc::clone(holder));

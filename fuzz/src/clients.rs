@@ -130,8 +130,8 @@ impl Keeping {
         there.for_each(|(_, kept)| kept.is_moved = true);
     }
 
-    /// Returns the server's answer to the question whether the lease of this client may be renewed. `doubt` determines
-    /// it.
+    /// Answers, in the server's place, whether the lease of this client may be renewed. If the connection is open,
+    /// `doubt` chooses between yes and two refusals.
     pub fn may_renew(&mut self, place: Place, client: ClientId, doubt: u8) -> Finding {
         let of_client = |(at, kept): (&(Place, _), &KeptLease)| at.0 == place && kept.client == client;
         assert!(self.kept.iter().any(of_client), "nothing is kept for {client:?} at {place:?}");

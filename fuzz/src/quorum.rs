@@ -1,8 +1,8 @@
 //! Fuzzes an acquisition on a majority, and the extensions after it: with all kinds of answers, in any order, late,
 //! repeated, or for other rounds.
 //!
-//! The valid answers are counted here a second time, in the simplest way that the contract allows: each server once,
-//! and without what the state machine knows of that node. This count must be at least as large as the machine's.
+//! The valid answers are counted here a second time, in the simplest way that the rules of a quorum allow: each server
+//! once, and without what the state machine knows of that node. This count must be at least as large as the machine's.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -49,7 +49,7 @@ enum Task {
         #[arg(long, default_value_t = 5_000)]
         seeds: u64,
     },
-    /// Simulates run after run.
+    /// Simulates one run for each seed.
     Run {
         /// The number of seeds
         #[arg(long, env = "SEEDS", default_value_t = 300)]

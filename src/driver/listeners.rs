@@ -65,7 +65,7 @@ pub fn tell(id: WaiterId, told: NewsBody) {
     state::with(|node| node.listeners_mut().tell(id, told));
 }
 
-/// Sends their news to all listeners that wait for it.
+/// Answers each listener that waits in LOCK.HEAR and has news, with its news.
 pub fn tell_all() {
     while let Some((id, news)) = state::with(|node| node.listeners_mut().take_ready()) {
         parked::answer(id, |_| Ok(list(news)));

@@ -31,7 +31,7 @@ pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> 
     ]
 }
 
-/// Returns the fields that describe a gate at `now`; `None` if its end is over, so that it counts as deleted.
+/// Returns the fields that describe a gate; `None` if the gate has ended by `now`, so that it counts as deleted.
 pub fn gate_fields(gate: &Gate, now: BootTime) -> Option<Reply> {
     let seen = gate.seen();
     let number = Reply::Integer;

@@ -64,7 +64,7 @@ pub struct Read {
 pub enum Failure {
     /// The disk failed, or the file at the path cannot be used.
     Disk(String),
-    /// Another server now has the state file, so this node may no longer use the name in it.
+    /// Another server now has the state file, so this node may no longer use the id in it.
     Taken(String),
 }
 

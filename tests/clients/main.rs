@@ -41,7 +41,7 @@ struct Recipe {
     run: &'static str,
     /// The command that prints the client's version.
     version: &'static str,
-    /// A holder with this client, without a heartbeat.
+    /// The program of the page that takes a lock with KEEPALIVE, and needs no heartbeat.
     holder: Holder,
 }
 

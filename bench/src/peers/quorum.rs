@@ -175,7 +175,7 @@ async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Opti
     (all, versions)
 }
 
-/// Returns `tasks` tasks with a session each, over the same connections.
+/// Returns `tasks` tasks over the same connections to etcd, each with a session (a lease) of its own.
 async fn of_etcd(client: etcd::Client, tasks: usize) -> Vec<Task> {
     let mut all = Vec::new();
     for _ in 0..tasks {

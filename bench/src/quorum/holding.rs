@@ -17,7 +17,8 @@ pub const NODES: usize = 5;
 /// The numbers of held locks.
 const HELD: [usize; 4] = [100, 1_000, 10_000, 100_000];
 
-/// The number of held locks that the budgets are for: at most half of a core, 3 KB a lock, and 5 ms for a bystander.
+/// The number of held locks that the budgets are for: at most half of a core for the client, 3 KB a lock, and 5 ms for
+/// a bystander to take a free lock.
 const BUDGETED: usize = 100_000;
 
 /// The length of the held locks' leases. Each lease is extended after a third of it.

@@ -16,7 +16,7 @@ const ROUND_TRIP_MAX_US: u64 = 25_000;
 const TOLD_NOTHING_MS: u64 = 86_400_000;
 
 /// The longest time in which a master that Sentinels have replaced, and that comes back, still acts as a master, in
-/// milliseconds. No guard may end within it, so no longest lease may be shorter (docs/operations.md).
+/// milliseconds. Its guard must not end earlier, so `lock.max-ttl` must be at least as long (docs/operations.md).
 const COMES_BACK_MS: u64 = 20_000;
 
 /// Checks one server by its settings and its state.

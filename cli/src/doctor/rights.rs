@@ -160,8 +160,8 @@ pub(super) async fn own_name(link: &mut ServerLink) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Redis 7.0 to 8.2 and Valkey refuse with different texts, and with others again in the answer of ACL DRYRUN. Each
-    /// text gets its verdict.
+    /// Redis 7.0 to 8.2 and Valkey refuse a command with different texts, and ACL DRYRUN answers with others again.
+    /// Texts that mean the same get the same verdict.
     #[test]
     fn the_words_of_each_server() {
         for text in [

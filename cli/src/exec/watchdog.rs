@@ -122,7 +122,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The end of a watch.
+/// The reason why the watchdog stops watching.
 enum Watched {
     /// Nothing is left to release: the program has done it, or the lease has ended.
     Done,

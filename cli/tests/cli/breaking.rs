@@ -66,7 +66,8 @@ fn a_token_that_only_a_silent_node_has_cannot_be_found() {
     assert_eq!(nodes.holding("k"), 0);
 }
 
-/// A token that has risen since belongs to no holder, and the output names the present token.
+/// `break --token` with a token that no holder has breaks nothing, and the output names the present token. (The
+/// holder's token may have risen since the operator read it.)
 #[test]
 fn a_token_that_has_risen_is_said() {
     let nodes = Nodes::start(3);

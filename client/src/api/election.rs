@@ -23,7 +23,7 @@ pub struct Election {
 impl Client {
     /// Returns the election of this name: its candidates, one of whom leads at a time, and its observers. Sends nothing
     /// to the nodes yet. Unless [`Options::max_hold`](crate::Options::max_hold) is set, a leader leads until it resigns
-    /// or is lost.
+    /// or loses the lock.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};

@@ -22,7 +22,7 @@ use crate::values::attempt_name::name_of;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Why};
 
-/// Maximum loss of a time that the node and the client both round to milliseconds.
+/// The largest error of a time left, which the node and the client both round to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
 
 /// The view that each node has of a lock, in the order of the list of nodes.

@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::net::bounds::WINDOW;
 
-/// Admits attempts one after the other.
+/// Admits at most `WINDOW` attempts at once for each master.
 #[derive(Debug)]
 pub struct Admission {
     turns: Semaphore,
@@ -17,7 +17,7 @@ pub struct Admission {
 }
 
 impl Default for Admission {
-    /// Creates an admission for one master.
+    /// Creates an admission for nodes that have one master each.
     fn default() -> Self {
         Self { turns: Semaphore::new(WINDOW), masters: AtomicUsize::new(1) }
     }

@@ -243,8 +243,8 @@ impl Nodes {
         Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)).lasting(is_lasting))
     }
 
-    /// Returns the error for the server that answered with the index `place`, if the list has it under an earlier index
-    /// too.
+    /// Returns the error of the node at the index `place`, if its server already answered as an earlier node of the
+    /// list.
     pub fn same_server(&self, ids: &[Option<NodeId>], place: usize) -> Option<Why> {
         Some(self.same_server_as(first_as(ids, place)?))
     }

@@ -34,8 +34,8 @@ impl<T> Rest<T> {
         self.0.as_ref().is_none_or(FuturesUnordered::is_empty)
     }
 
-    /// Polls the futures for a next result; `None` if the set is empty. On another thread, this makes the outer future
-    /// move to the client's thread.
+    /// Polls the futures, and returns the next result; `None` if the set is empty. On another thread than the client's,
+    /// it polls nothing, and makes the future that calls it move to the client's thread.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         match &mut self.0 {
             Some(futures) if !futures.is_empty() => match super::home::is_home() {

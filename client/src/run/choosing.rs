@@ -14,7 +14,7 @@ use crate::values::shown_key::ShownKey;
 /// A free permit and a holder, as a majority of the nodes shows them.
 #[derive(Debug)]
 pub struct Look {
-    /// A number that a majority shows as free; `None` if there is none.
+    /// The number of a permit that a majority shows as free; `None` if there is none.
     pub number: Option<u16>,
     /// A holder of one of the permits.
     pub holder: Option<Holder>,

@@ -158,7 +158,7 @@ impl Giving {
 pub struct Heard(Option<Giving>);
 
 impl Heard {
-    /// Wraps `giving`, so that it is completed.
+    /// Wraps `giving`, so that the release is completed in the background if the result is dropped.
     pub fn of(giving: Giving) -> Self {
         Self(Some(giving))
     }

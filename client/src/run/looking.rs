@@ -41,7 +41,7 @@ pub struct Missing {
     pub node: usize,
     /// The id of the server that answered.
     pub id: Option<NodeId>,
-    /// The token that the server lacks.
+    /// The token that was checked: the server has no grant with it.
     pub token: Token,
 }
 

@@ -86,7 +86,7 @@ impl Shared {
     }
 }
 
-/// Receives the outcome of an order.
+/// Tells a guard the outcome of its order.
 type Done = oneshot::Sender<Result<(), Error>>;
 
 /// An order of a guard to its renewer.

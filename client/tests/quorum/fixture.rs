@@ -58,9 +58,10 @@ impl Nodes {
         client
     }
 
-    /// Waits until the tokens of the nodes follow their clocks. Until then the tokens of new nodes start at each node's
-    /// clock plus a margin. A proposal is behind some nodes and ahead of others, so the lock's token rises after a
-    /// majority has granted it.
+    /// Waits until the clock of each node has passed its tokens, so that a proposal from the clock is above them.
+    /// Tokens of a new node start at its clock plus a margin. Until the clocks have passed them, a proposal is below
+    /// the tokens of some nodes and above those of others. So the lock's token would rise after a majority has granted
+    /// it.
     pub async fn follow_their_clocks(&self) {
         let follows_its_clock = |server: &Server| {
             let time: Vec<u64> =

@@ -138,7 +138,7 @@ impl Pool {
         self.table.scard("open").unwrap()
     }
 
-    /// Waits as long as jobs are being done.
+    /// Waits until at most `number` jobs are open, as long as one job after the other is done.
     fn await_open(&mut self, number: usize) {
         let mut before = self.open();
         while before > number {

@@ -65,7 +65,7 @@ async fn two_tasks_that_ask_for_one_key() {
     assert_eq!(session.try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
 }
 
-/// A cancelled call holds nothing.
+/// A cancelled `lock_all` leaves nothing locked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn given_up_it_holds_nothing() {
     let nodes = Nodes::start(3);

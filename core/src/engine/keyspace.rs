@@ -138,8 +138,8 @@ impl Node {
         Ok(())
     }
 
-    /// Returns the locks that the last flushes dropped, if any lease was still running. The driver calls it when data
-    /// was loaded, or can no longer bring the locks back.
+    /// Returns the locks that the last flushes dropped, if any lease was still running. The driver calls it after a
+    /// load of data, or when no load can bring the locks back any longer.
     pub fn take_flush(&mut self) -> Option<Flush> {
         self.flush.take()
     }

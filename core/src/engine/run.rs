@@ -51,7 +51,8 @@ pub(super) enum Stage {
     Ready,
     /// Next, the rule of the request decides.
     Decides,
-    /// The lock passes on, or its queue is served; then the present request gets this answer.
+    /// The lock has ended and passes to a waiting request, or its queue is served. Then the present request gets this
+    /// answer.
     Passes(Passing, Reply),
     /// Next, the driver has to say whether the connection that is to keep the lease alive is open.
     Connection,

@@ -84,8 +84,8 @@ impl OutstandingTtl {
         *self = Self { seen_ms: self.seen_ms, ..self.anew(ms, skew_ms, now) };
     }
 
-    /// Returns whether leases that the node has not seen count at `now`, so that [`lift`](Self::lift) would lower the
-    /// value.
+    /// Returns whether [`lift`](Self::lift) would lower the value at `now`, because leases that the node has not seen
+    /// count in it.
     pub fn counts_unseen(&self, now: BootTime) -> bool {
         self.own_ms(now) > self.seen_ms
     }

@@ -55,7 +55,7 @@ pub struct Entry {
     pub held_ms: u64,
     /// The reason why the grant or the wait ended.
     pub ending: Ending,
-    /// The number of requests that waited for the lock at that moment.
+    /// The number of other requests that waited for the lock when the grant or the wait ended.
     pub waiters: usize,
 }
 

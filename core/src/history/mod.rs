@@ -112,8 +112,8 @@ impl History {
         self.notices_grants
     }
 
-    /// Notes that `happened`, which is not an end, happened to `grant` of the lock of `key` at `now`, while `waiters`
-    /// requests wait.
+    /// Records `happened`, a change of `grant` other than its end, at `now`. The grant is of the lock of `key`, for
+    /// which `waiters` requests wait.
     #[cold]
     pub(crate) fn notice(
         &mut self,

@@ -180,7 +180,7 @@ impl Entries {
         }
     }
 
-    /// Notes that the lock of this entry has several holders, the last of them until `end`.
+    /// Notes that the lock of this entry has several holders, the last of whose leases ends at `end`.
     pub fn set_end(&mut self, place: u32, end: BootTime) {
         if self.end_of.get(&place) != Some(&end) {
             self.forget_end(place);
@@ -301,7 +301,8 @@ impl Entries {
         }
     }
 
-    /// Makes the entry at `place` the first of a list, in front of `after`.
+    /// Makes the entry at `place` the first of a list, in front of `after`. `before` is the mark of that list's first
+    /// entry.
     #[inline]
     fn link_first(&mut self, place: u32, before: u32, after: u32) {
         if let Some(entry) = self.entries.get_mut(place) {

@@ -9,7 +9,7 @@ pub(super) const MOMENTS: u64 = (PAGES * PAGE) as u64;
 /// The number of pages in a ring. A page is allocated when its first number is set.
 const PAGES: usize = 256;
 
-/// The number of moments in a page; their numbers take 2 KiB.
+/// The number of moments in a page. The numbers of all its moments take 2 KiB.
 const PAGE: usize = 512;
 
 /// The value that marks a moment without a number.

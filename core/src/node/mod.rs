@@ -314,9 +314,9 @@ impl Node {
         if is_open { self.evicted.ensure_open(key, owner, now) } else { Ok(()) }
     }
 
-    /// Refuses to promise anything about a grant of which the node is not sure. Such a grant came from outside, or from
-    /// an incarnation that the node cannot prove to remember. While the node is guarded, so is every grant from before
-    /// the guard's cause.
+    /// Refuses to promise anything about a grant of which the node is not sure. Such a grant came from outside
+    /// (RESTORE, for example), or from an incarnation that the node cannot prove to remember. While the node is
+    /// guarded, it is sure of no grant from before the cause of the guard.
     pub(crate) fn ensure_trusted(&self, grant: &Grant, now: BootTime) -> Result<(), Refusal> {
         if self.is_suspect(grant) {
             return Err(Refusal::Suspect { left_ms: grant.deadline().ms_since_rounded_up(now) });

@@ -45,15 +45,15 @@ pub fn acquire_later(key: Key<'_>, ask: &Acquire<'_>, refusal: Refusal, node: &N
     }
 }
 
-/// Acquires the lock of `key` for the requesting owner, if nobody comes before it and the lock is free at `now`, or
+/// Acquires the lock of `key` for the requesting owner, if no waiter comes before it and the lock is free at `now`, or
 /// joint in a compatible mode. `held` is the key's content. While the node is guarded it grants nothing, because an
-/// owner that it has forgotten may hold what is free here. If the refusal passes before the request's wait ends,
-/// [`acquire_later`] queues it.
+/// owner that it has forgotten may hold what is free here. If the request may wait for longer than the reason for its
+/// refusal lasts, [`acquire_later`] queues it.
 ///
 /// Refuses with [`Refusal::Owned`] an owner that holds the lock already, since a second acquisition must not pass for a
 /// re-entry. With RETRY the answer is the existing grant, whose lease then lasts at least as long from `now` on as the
-/// request asks for. So the owner can count on the full ttl from its request on. A request for another mode is not a
-/// repetition.
+/// request asks for. So the owner can count on the full ttl from its request on. A request for another mode counts as a
+/// second acquisition.
 // Inlined with the functions that it calls, so that no lock is copied on its way (`make instructions`).
 #[inline(always)]
 pub fn acquire(

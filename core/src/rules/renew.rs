@@ -294,8 +294,8 @@ mod tests {
         }
     }
 
-    /// SWAPDB brings another lock of the same owner to the key. A repeated request has this grant as its answer, and
-    /// the KEEPALIVE of the first one does not apply to it.
+    /// SWAPDB brings another lock of the same owner to the key. A repeated ACQUIRE then gets that lock's grant, and the
+    /// KEEPALIVE of the first ACQUIRE does not apply to it.
     #[test]
     fn a_repeated_request_knows_its_grant_from_one_that_left_the_key() {
         let again = Acquire { retry: true, ..asks("me") };

@@ -283,7 +283,7 @@ impl Tokens {
 
     /// Asks for a higher ceiling, so that `token` can be issued; returns whether it will be set. If the node's own
     /// ceiling will soon reach the token anyway, it is used; otherwise the stripe gets a ceiling of its own. If too
-    /// many stripes have one, the node's own ceiling is raised, as far as clocks may differ.
+    /// many stripes have one, the node's own ceiling is raised, at most as far as another node's clock may be ahead.
     fn raise_ceiling(&mut self, stripe: u32, token: Token, now: Now, skew_ms: u32) -> bool {
         if token.get() <= self.wanted_ceiling(now.wall_us, skew_ms) {
             return true;

@@ -4,8 +4,8 @@
 //! A node alone must keep two promises. While the lease of the first grant runs, no other owner gets the lock; and the
 //! token of the second grant is larger. Both checks are exact except for the duration of a request. The lease counts
 //! from before the first request was sent, and the second grant from the moment of its answer. So a finding is a broken
-//! promise of that node, even if other faults happen to it as well. (The contract excepts locks that a person takes
-//! away. An exam never does that, and a flush arms the guard.)
+//! promise of that node, even if other faults happen to it as well. (The promises do not cover locks that a person
+//! takes away. An exam never takes one away, and a flush arms the guard.)
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ const START_AHEAD_US: u64 = 5_000_000;
 /// The allowance, in microseconds, for recent tokens that are not in the campaign's record yet.
 const UNSEEN_US: u64 = 1_000_000;
 
-/// A lock that a node granted.
+/// The lock of an exam, as the node granted it.
 #[derive(Clone, Debug)]
 pub struct Exam {
     /// The parameters of the connection: the user and the database.
@@ -122,8 +122,8 @@ fn owner(sent: TimeUs) -> String {
     format!("exam {sent}")
 }
 
-/// Returns true if a node that starts now, with a correct clock and no memory, starts above every existing token. The
-/// contract requires this before a state file may be lost.
+/// Returns true if a node that starts now, with a correct clock and no memory, starts above every existing token. Only
+/// then must tokens still grow after the loss of a state file.
 pub fn starts_above_all(world: &World) -> bool {
     !world.is_wild() && starts_above(world, world.highest_token.load(Ordering::Relaxed) + UNSEEN_US)
 }

@@ -122,8 +122,8 @@ impl History {
         first
     }
 
-    /// Sorts everything by true time. At the same time, ends come before beginnings, and accesses keep the register's
-    /// order.
+    /// Sorts everything by true time. Of two events at the same time, an end comes before a beginning, and accesses
+    /// keep the register's order.
     pub fn sort(&mut self) {
         let rank = |what: Occurrence| match what {
             Occurrence::Ended => 0,

@@ -45,9 +45,10 @@ totals! {
     taken,
     /// Writes that the register refused.
     fenced_out,
-    /// Free locks that clients with a time limit asked for, and got in time, while nothing else went wrong.
+    /// Free locks that clients with a time limit asked for, and got in time, while nothing but bursts and stalls
+    /// happened.
     had_in_time,
-    /// Locks that were held until their release while nothing else went wrong.
+    /// Locks that were held until their release, while nothing but bursts and stalls happened.
     kept,
     /// Holders whose lock an operator broke on all nodes, and who soon stopped relying on it.
     noticed,

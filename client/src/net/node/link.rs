@@ -34,7 +34,7 @@ pub struct Link {
     pub(super) tracks: bool,
     /// True if the node knows the options BEHIND (the number of callers behind a request), and NOTE of LOCK.WAIT.
     pub(super) knows_behind: bool,
-    /// True if one connection can receive the outcome of many waits.
+    /// True if the node knows LOCK.HEAR, so that one connection can receive the outcome of many waits.
     pub(super) hears: bool,
 }
 

@@ -33,8 +33,8 @@ async fn nodes_that_are_down() {
     until("what is owed is given back", async || nodes.holding("k") == 0).await;
 }
 
-/// An operator broke the lock on four of five nodes. The owner learns that it does not hold the lock. The fifth node is
-/// released all the same when that process ends, also if it answers last.
+/// An operator broke the lock on four of five nodes. The owner learns that it does not hold the lock. The fifth node
+/// still gets the release before the client is closed, even if it answers last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_gives_back_what_a_minority_has() {
     let nodes = Nodes::start(5);

@@ -19,7 +19,7 @@ impl Dice {
         Self(dice)
     }
 
-    /// Returns the choices of another hand, derived from these.
+    /// Returns random choices for another hand (task), derived from these.
     pub fn other(&mut self) -> Self {
         Self(ChaCha8Rng::seed_from_u64(self.0.random()))
     }
