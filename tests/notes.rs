@@ -47,8 +47,8 @@ fn the_larger_number_stays_and_nothing_else_changes() {
     assert_eq!(server.info("notes"), 4);
 }
 
-/// The longest note and the largest number survive a restart from each kind of file, and the start proves that it
-/// remembers them.
+/// The longest note and the largest sequence number survive a restart from each kind of file, and the start proves that
+/// it remembers them.
 #[test]
 fn a_note_survives_a_restart() {
     let long = "n".repeat(1024);

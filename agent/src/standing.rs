@@ -26,7 +26,7 @@ pub async fn report(state: Arc<State>, tell: fn(&str)) {
 struct Log {
     version: Option<u64>,
     nodes: BTreeMap<String, OfNode>,
-    /// Since when there is no majority, if that was reported.
+    /// The time at which it was reported that no majority can be asked; `None` if that is not reported.
     no_quorum: Option<Instant>,
     budget: Budget,
 }
@@ -36,7 +36,7 @@ struct Log {
 struct OfNode {
     /// The number of checks in a row that found the node away.
     seen_away: u32,
-    /// Since when the node is away, if that was reported.
+    /// The time at which the node was reported as away; `None` if it is not.
     told_away: Option<Instant>,
 }
 

@@ -59,7 +59,7 @@ impl Axis {
 }
 
 impl Plot {
-    /// Returns the picture.
+    /// Returns the plot as SVG.
     pub fn svg(&self) -> String {
         draw::svg(self)
     }

@@ -134,8 +134,8 @@ pub struct Holding {
     /// The mode at acquisition, also after a downgrade.
     wanted: Wanted,
     began: BootTime,
-    /// The gauge of the recorder that counted the beginning of the lock, so that a recorder which is installed later
-    /// does not receive only its end.
+    /// The gauge that counts this lock while it is held. The end is counted in the same one, even if another recorder
+    /// has been installed meanwhile.
     held: Gauge,
     has_ended: bool,
 }

@@ -49,7 +49,7 @@ pub struct Giving {
     /// Receives the answers of nodes that the release was sent to at once.
     inbox: Arc<Inbox>,
     sent: usize,
-    /// Number of further answers that will decide the outcome.
+    /// At most this many answers are still missing for a majority.
     awaited: usize,
     /// The nodes to which no request for the lock was sent.
     spared: Vec<usize>,

@@ -6,8 +6,8 @@ use crate::ask::NodeId;
 use crate::values::time::BootTime;
 
 impl Held {
-    /// Returns what the server `id` has acknowledged, if it is in the set. If it has several names, the one counts
-    /// under which it has the lock.
+    /// Returns what the server `id` has acknowledged, if it is in the set. If the set has it under several names, the
+    /// name with the largest acknowledged token counts.
     fn member(&self, id: NodeId) -> Option<&Member> {
         self.members.iter().filter(|member| member.id == Some(id)).max_by_key(|member| member.acked)
     }

@@ -271,7 +271,7 @@ impl Cluster {
         master
     }
 
-    /// Returns the server at `place`, which a redirection named for a single request.
+    /// Returns the server at `place`, which a redirection named for a single request (ASK).
     fn importing(&self, place: &Place) -> Arc<Node> {
         self.master_at(&mut self.all_masters(), place)
     }

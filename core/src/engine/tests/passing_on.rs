@@ -75,8 +75,8 @@ fn release_takes_back_what_its_owner_waits_for() {
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
 }
 
-/// An owner asked twice, for leases of different lengths. Each request is answered with its own length, and the lease
-/// is the longer of both.
+/// An owner has two requests in the queue, for leases of different lengths. Both get the grant, and its lease is the
+/// longer of the two.
 #[test]
 fn the_lease_is_the_longest_that_its_owner_was_told_of() {
     for kept in [false, true] {
