@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::ending::Present;
-use crate::limits::{LINGER_TIME, READ_BYTES, REQUEST_BYTES_MAX};
+use crate::limits::{LINGER_TIME, REQUEST_BYTES_MAX};
 use crate::listening::Stream;
 use crate::refused::too_many_connections;
 use crate::reply::write_error;
@@ -97,7 +97,7 @@ pub fn turn_away(state: &State, stream: Stream) {
 /// Reads and drops input until it ends or exceeds the limit.
 async fn drain(stream: &Stream) {
     let mut left = REQUEST_BYTES_MAX;
-    let mut bytes = BytesMut::with_capacity(READ_BYTES);
+    let mut bytes = BytesMut::new();
     while left > 0 && stream.readable().await.is_ok() {
         bytes.clear();
         match stream.try_read(&mut bytes) {

@@ -14,9 +14,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::admission::{Open, turn_away};
 use crate::commands::{self, Answer, Later, Work};
-use crate::limits::{
-    AHEAD_BYTES_MAX, BATCH_BYTES, LOOK_FOR_HANG_UP, PASSWORD_TIME, READ_BYTES, REQUEST_TIME, WRITE_TIME,
-};
+use crate::limits::{AHEAD_BYTES_MAX, BATCH_BYTES, LOOK_FOR_HANG_UP, PASSWORD_TIME, REQUEST_TIME, WRITE_TIME};
 use crate::listening::Stream;
 use crate::refused::{CLOSING, Refused};
 use crate::reply::write_error;
@@ -250,16 +248,16 @@ async fn flush(stream: &Stream, out: &mut BytesMut) -> io::Result<()> {
 
 /// Waits for input, and reads what has arrived.
 async fn read(stream: &Stream, bytes: &mut BytesMut) -> io::Result<()> {
+    // A connection that is silent takes no memory.
+    if bytes.is_empty() {
+        *bytes = BytesMut::new();
+    }
     loop {
         stream.readable().await?;
-        bytes.reserve(READ_BYTES);
         match stream.try_read(bytes) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(_) => return Ok(()),
-            // A connection that is silent needs no buffer.
-            Err(why) if why.kind() == ErrorKind::WouldBlock && bytes.is_empty() => *bytes = BytesMut::new(),
             Err(why) if why.kind() == ErrorKind::WouldBlock => {}
-            Err(why) => return Err(why),
+            read => return read.map(drop),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The agent's sockets, and the connections that they accept: Unix sockets, TCP, and sockets from systemd.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -11,17 +13,24 @@ use std::str::FromStr;
 use bytes::BytesMut;
 use listenfd::ListenFd;
 use rustix::fs::{Mode, fchmod};
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout};
 use rustix::net::{
-    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, listen, shutdown, socket_with,
+    AddressFamily, RecvFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, listen, recv, shutdown,
+    socket_with,
 };
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-use crate::limits::{GONE_AFTER, PROBE_AFTER, PROBE_EVERY};
+use crate::limits::{GONE_AFTER, PROBE_AFTER, PROBE_EVERY, READ_BYTES};
 
 /// The most connections that the system keeps until they are accepted. It may allow fewer.
 const BACKLOG: i32 = 1_024;
+
+thread_local! {
+    /// The room that all connections of a thread read into: one that is silent needs none.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
 
 /// An address at which to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -241,17 +250,26 @@ impl Stream {
         }
     }
 
-    /// Reads the bytes that have arrived into the spare room of `bytes`. Returns their number. Returns 0 at the end of
-    /// the input.
+    /// Reads the bytes that have arrived to the end of `bytes`. Returns their number. Returns 0 at the end of the input.
     ///
     /// # Errors
     ///
     /// `WouldBlock`: no bytes have arrived yet. Any other: the connection is gone.
     pub fn try_read(&self, bytes: &mut BytesMut) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.try_read_buf(bytes),
-            Self::Tcp(stream) => stream.try_read_buf(bytes),
-        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut count = 0;
+            let mut read = |from: BorrowedFd<'_>| {
+                count = retry_on_intr(|| recv(from, &mut scratch[..], RecvFlags::empty()))?.0;
+                // The rest of the room shows that nothing is left: the next event, not another call, says that there is.
+                if (1..READ_BYTES).contains(&count) { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            };
+            let is_open = match self {
+                Self::Unix(stream) => stream.try_io(Interest::READABLE, || read(stream.as_fd())),
+                Self::Tcp(stream) => stream.try_io(Interest::READABLE, || read(stream.as_fd())),
+            };
+            bytes.extend_from_slice(&scratch[..count]);
+            if count == 0 { is_open.map(|()| 0) } else { Ok(count) }
+        })
     }
 
     /// Writes as many bytes as the system takes now. Returns their number.

@@ -52,7 +52,7 @@ impl Guard {
     }
 
     /// Returns the fencing token: larger than that of every earlier holder. It never falls, but can rise while the lock
-    /// is held (when a node that lost the lock grants it again): read it at each use.
+    /// is held, because a node grants it late, or grants it again after a loss: read it at each use.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -297,7 +297,7 @@ impl Guard {
     /// # }
     /// ```
     pub fn is_lost(&self) -> bool {
-        self.shared.ended.borrow().is_some() || !self.is_valid()
+        self.shared.ended.get().is_some() || !self.is_valid()
     }
 
     /// Returns the nodes' failures in the last round of extension, if that round did not extend the lock.
@@ -324,10 +324,7 @@ impl Guard {
     /// # }
     /// ```
     pub async fn lost(&self) -> Loss {
-        let mut ended = self.shared.ended.subscribe();
-        // The sender lives in `self`, so this cannot fail.
-        let loss = ended.wait_for(Option::is_some).await.ok().and_then(|loss| loss.clone());
-        loss.unwrap_or(Loss::Closed)
+        self.shared.ended.wait().await.clone()
     }
 
     /// Releases the lock, or one of its holds, and returns the outcome as soon as a majority has answered. The other
@@ -390,7 +387,7 @@ impl Guard {
     }
 
     fn ended(&self) -> Released {
-        match *self.shared.ended.borrow() {
+        match self.shared.ended.get() {
             Some(Loss::Released) => Released::Released,
             _ => Released::AlreadyExpired,
         }

@@ -144,9 +144,9 @@ impl RwLock {
 }
 
 impl WriteGuard {
-    /// Makes this writer a reader, without letting another writer in between. The token stays. From the call on, rely
-    /// on the lock as a reader only. The call returns once a majority of the nodes has made the change, so that other
-    /// readers get in.
+    /// Makes this writer a reader, without letting another writer in between. The change raises no token. From the call
+    /// on, rely on the lock as a reader only. The call returns once a majority of the nodes has made the change, so
+    /// that other readers get in.
     ///
     /// Nodes that do not answer are asked again while the lock is valid, and it is extended as before. If this call is
     /// cancelled, the lock is released.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::shown::Standing;
 use super::table::{Holding, Keeper, Table};
 use super::watches::Watches;
+use crate::net::home::is_home;
 use crate::net::nodes::Nodes;
 use crate::net::tally::Tally;
 use crate::run::checked::Checked;
@@ -85,7 +86,9 @@ impl ByOwner {
         let this = self.now();
         let in_version = move |nodes| work(Self { nodes, ..this.clone() });
         let (nodes, given) = (self.client.nodes(), self.of_another()?.given);
-        self.client.thread()?.run(async move { nodes.on_present(given, in_version).await }).await?
+        let (thread, work) = (self.client.thread()?, async move { nodes.on_present(given, in_version).await });
+        // An agent's connections are there already.
+        if is_home() { work.await } else { thread.run(work).await? }
     }
 
     /// Runs `work` for `key`, with the options for a lock that another process may have acquired. See [`ByOwner::run`].

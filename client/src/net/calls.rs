@@ -124,7 +124,12 @@ impl Calls {
 
     /// Returns the next answer; `None` if nothing is outstanding.
     pub async fn next(&mut self) -> Option<Reply> {
-        poll_fn(|context| self.poll_next(context)).await
+        let reply = poll_fn(|context| self.poll_next(context)).await;
+        if self.is_empty() {
+            // A lock may be held for long without another call.
+            (self.last, self.inbox, self.sent) = (None, None, vec![]);
+        }
+        reply
     }
 
     /// Returns whether no call is outstanding.

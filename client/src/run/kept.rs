@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use palisade_quorum::BootTime;
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
 use crate::Loss;
 use crate::values::clock;
@@ -39,13 +39,12 @@ impl fmt::Display for SessionEnd {
 pub struct SessionLife {
     /// The moment from which all locks of the session count their rounds of extension.
     began: BootTime,
-    /// The reason why the session is over; `None` while it is not.
-    ended: watch::Sender<Option<SessionEnd>>,
+    ended: SetOnce<SessionEnd>,
 }
 
 impl SessionLife {
     pub fn begin() -> Self {
-        Self { began: clock::boot_now(), ended: watch::Sender::new(None) }
+        Self { began: clock::boot_now(), ended: SetOnce::new() }
     }
 
     /// Returns the moment from which all locks of the session count their rounds of extension.
@@ -62,23 +61,20 @@ impl SessionLife {
 
     /// Ends the session, unless it was over before.
     pub fn end(&self, end: SessionEnd) {
-        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(end).is_none());
+        let _ = self.ended.set(end);
     }
 
     pub fn ended(&self) -> Option<SessionEnd> {
-        self.ended.borrow().clone()
+        self.ended.get().cloned()
     }
 
     pub fn is_over(&self) -> bool {
-        self.ended.borrow().is_some()
+        self.ended.get().is_some()
     }
 
     /// Waits until the session is over.
     pub async fn done(&self) -> SessionEnd {
-        let mut ended = self.ended.subscribe();
-        // The sender lives in `self`, so this cannot fail.
-        let end = ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
-        end.unwrap_or(SessionEnd::Closed)
+        self.ended.wait().await.clone()
     }
 
     /// Waits until the session is over; never returns if there is no session.

@@ -72,7 +72,7 @@ struct At {
 
 impl Looking {
     /// Begins to check a lock held since `since`; `None` if the options or the length of its lease exclude that.
-    pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, checked: Checked, since: Instant) -> Option<Self> {
+    pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, checked: Checked, since: Instant) -> Option<Box<Self>> {
         if !checked.told_at_once || checked.ttl_ms < LEASE_LEAST_MS {
             return None;
         }
@@ -80,7 +80,7 @@ impl Looking {
         let at = vec![At { next: Some(begins), ..At::default() }; nodes.len()];
         let looks = FuturesUnordered::new();
         let (nodes, lease, given) = (Arc::clone(nodes), Arc::clone(lease), checked.extending);
-        Some(Self { nodes, lease, given, tracking: None, begins, at, looks })
+        Some(Box::new(Self { nodes, lease, given, tracking: None, begins, at, looks }))
     }
 
     /// Plans a check of `node` after this client itself changed the lock there. The node does not report such a change,
@@ -112,9 +112,9 @@ impl Looking {
 
     /// Waits until a check finds that a node does not have the lock: see [`Self::missing`]. Without checks (`None`)
     /// waits forever.
-    pub async fn goes_on(this: &mut Option<Self>, held: &Held) -> Missing {
+    pub async fn goes_on(this: &mut Option<Box<Self>>, held: &Held) -> Missing {
         match this {
-            Some(this) => this.missing(held).await,
+            Some(this) => Box::pin(this.missing(held)).await,
             None => std::future::pending().await,
         }
     }

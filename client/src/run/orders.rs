@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use futures_channel::mpsc;
 use tracing::Instrument;
 
 use crate::Released;
-use crate::net::home::{Unfinished, is_home};
+use crate::net::home::Unfinished;
 use crate::net::lease::Lease;
 use crate::net::tally::Counted;
 use crate::run::attempt::Taken;
@@ -41,7 +41,7 @@ impl Orders {
     /// The renewer has ended.
     pub fn send(&self, order: Order) -> Result<(), Ended> {
         match self.kept() {
-            Some(orders) => orders.send(order).map_err(|_| Ended),
+            Some(orders) => orders.unbounded_send(order).map_err(|_| Ended),
             None => Err(Ended),
         }
     }
@@ -64,7 +64,7 @@ impl Orders {
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Over) {
             Stage::Young(renewer) => {
-                let (orders, inbox) = mpsc::unbounded_channel();
+                let (orders, inbox) = mpsc::unbounded();
                 *stage = Stage::Kept(orders.clone());
                 drop(stage);
                 renewer.start(inbox);
@@ -126,7 +126,7 @@ pub fn start(
     let ((shared, lease), home) = (renewer.shared(), renewer.home());
     let is_busy = renewer.is_busy_before(clock::after(YOUNG));
     let orders = Arc::new(Orders(Mutex::new(Stage::Young(Box::new(renewer)))));
-    if is_busy || is_home() {
+    if is_busy {
         orders.on_overdue();
     } else {
         let unfinished: Weak<Orders> = Arc::downgrade(&orders);

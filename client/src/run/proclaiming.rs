@@ -85,7 +85,7 @@ impl Proclaiming {
     }
 
     /// Handles the next answer; never returns while none is outstanding.
-    pub async fn goes_on(this: &mut Option<Self>) {
+    pub async fn goes_on(this: &mut Option<Box<Self>>) {
         let Some(this) = this.as_mut().filter(|this| !this.replies.is_empty()) else {
             return std::future::pending().await;
         };

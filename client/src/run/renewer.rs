@@ -6,9 +6,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_channel::mpsc;
+use futures_util::StreamExt;
 pub use palisade_quorum::Auto;
-use palisade_quorum::{Answer, Ask, BootTime, Held, Keeper, News, Release, Released as Outcome, Wanted, WhyLost, Work};
-use tokio::sync::{mpsc, oneshot, watch};
+use palisade_quorum::{
+    Answer, Ask, BootTime, Held, Keeper, News, Release, Released as Outcome, Wanted, WhyLost, Work, majority,
+};
+use tokio::sync::{SetOnce, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::instrument::WithSubscriber;
 use tracing::{Dispatch, Instrument, Span, debug, debug_span, dispatcher, warn};
@@ -38,13 +42,12 @@ pub struct Shared {
     valid_until_us: AtomicU64,
     /// The number of guards of the lock that have not been released.
     pub holds: AtomicU32,
-    /// Set when the lock is lost or was released.
-    pub ended: watch::Sender<Option<Loss>>,
+    /// The end of the lock: it is lost, or was released.
+    pub ended: SetOnce<Loss>,
     /// The nodes' errors in the last round, if it did not extend the lock.
     not_extended: Mutex<Vec<NodeError>>,
-    key: Vec<u8>,
-    /// The lock's session, if it has one.
-    session: Option<Arc<SessionLife>>,
+    /// The lock's session, if it has one, and the lock's key.
+    session: Option<(Arc<SessionLife>, Vec<u8>)>,
 }
 
 impl Shared {
@@ -58,8 +61,7 @@ impl Shared {
 
     /// Returns the error of a call whose lock is lost, with what is known of the reason.
     pub fn lost(&self) -> Error {
-        let nodes = self.ended.borrow().as_ref().map(|loss| loss.nodes().to_vec());
-        Error::lost().with_nodes(nodes.unwrap_or_default())
+        Error::lost().with_nodes(self.ended.get().map(|loss| loss.nodes().to_vec()).unwrap_or_default())
     }
 
     /// Returns the nodes' errors in the last round, if it did not extend the lock.
@@ -79,9 +81,10 @@ impl Shared {
     fn end(&self, loss: Loss) {
         // From here on no guard is valid, however long the leases on the nodes run.
         self.valid_until_us.store(0, Ordering::Release);
-        let is_news = self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(loss.clone()).is_none());
-        if let Some(session) = self.session.as_ref().filter(|_| is_news) {
-            session.is_lost(&self.key, &loss);
+        if self.ended.set(loss.clone()).is_ok()
+            && let Some((session, key)) = &self.session
+        {
+            session.is_lost(key, &loss);
         }
     }
 }
@@ -111,10 +114,9 @@ pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option
         token: AtomicU64::new(taken.held.token().get()),
         valid_until_us: AtomicU64::new(taken.held.valid_until().as_us()),
         holds: AtomicU32::new(1),
-        ended: watch::Sender::new(None),
+        ended: SetOnce::new(),
         not_extended: Mutex::default(),
-        key: taken.lease.key.clone(),
-        session,
+        session: session.map(|session| (session, taken.lease.key.clone())),
     });
     let (nodes, lease) = (&taken.nodes, Arc::clone(&taken.lease));
     let mut give_back = GiveBack::new(nodes, &lease, checked);
@@ -157,7 +159,7 @@ impl Drop for Renewer {
     /// may be valid.
     fn drop(&mut self) {
         self.shared.end(Loss::Closed);
-        self.holding.end(self.shared.ended.borrow().as_ref().unwrap_or(&Loss::Closed));
+        self.holding.end(self.shared.ended.get().unwrap_or(&Loss::Closed));
     }
 }
 
@@ -180,10 +182,11 @@ pub struct Renewer {
     /// The callers that wait until a majority has made the owner a reader.
     sharing: Vec<Done>,
     whys: Vec<Option<Why>>,
+    // Boxed, as they are large, and most locks have none.
     /// The proclamations, if the lock is a leader's.
-    proclaiming: Option<Proclaiming>,
+    proclaiming: Option<Box<Proclaiming>>,
     /// The checks by which a loss is noticed at once, if the options want them.
-    looking: Option<Looking>,
+    looking: Option<Box<Looking>>,
     give_back: GiveBack,
     holding: Holding,
     counted: Option<Counted>,
@@ -226,23 +229,24 @@ impl Renewer {
     }
 
     async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
-        let mut session = self.shared.session.clone();
+        let mut session = self.shared.session.as_ref().map(|(session, _)| Arc::clone(session));
         while let Some(wake) = self.keeper.wake_at() {
             let work = tokio::select! {
                 biased;
-                order = inbox.recv() => match order {
-                    Some(Order::Release { done, counted }) => return self.release(done, counted).await,
+                // Answers come first: a round would ask a node whose grant is not known here to grant the lock again.
+                Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
+                order = inbox.next() => match order {
+                    Some(Order::Release { done, counted }) => return Box::pin(self.release(done, counted)).await,
                     Some(Order::Extend { ttl_ms, done }) => self.extend(ttl_ms, done),
                     Some(Order::Keep { auto }) => self.keep(auto),
                     Some(Order::Share { done }) => self.share(done),
                     Some(Order::Proclaim { value, done }) => {
-                        self.await_stragglers().await;
+                        Box::pin(self.await_stragglers()).await;
                         self.proclaim(value, done)
                     }
                     // All guards are gone without a release.
                     None => return self.shared.end(Loss::Released),
                 },
-                Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
                 () = Proclaiming::goes_on(&mut self.proclaiming), if self.proclaiming.is_some() => self.on_time(),
                 missing = Looking::goes_on(&mut self.looking, self.keeper.held()), if self.looking.is_some() => {
                     self.on_missing(&missing)
@@ -291,7 +295,7 @@ impl Renewer {
     }
 
     fn proclaim(&mut self, value: Vec<u8>, done: Proclaimed) -> Work {
-        let begin = || Proclaiming::begin(&self.nodes, &self.lease, self.keeper.held(), self.checked.given);
+        let begin = || Box::new(Proclaiming::begin(&self.nodes, &self.lease, self.keeper.held(), self.checked.given));
         self.proclaiming.get_or_insert_with(begin).proclaim(value, done);
         self.on_time()
     }
@@ -346,6 +350,13 @@ impl Renewer {
 
     fn perform(&mut self, Work { calls, begins, news }: Work) {
         let (round, given) = (self.keeper.held().round(), self.checked.extending);
+        // Nothing follows from fewer answers, and nobody waits for those after a majority's.
+        match (begins, calls.is_empty()) {
+            (true, _) => self.calls.wait_for(majority(self.nodes.len())),
+            (false, false) => self.calls.wait_for(1),
+            (false, true) if news.contains(&News::Extended) => self.calls.wait_for(usize::MAX),
+            (false, true) => {}
+        }
         calls.into_iter().for_each(|call| self.calls.make(round, call, given));
         if begins {
             if let Some(proclaiming) = &mut self.proclaiming {
