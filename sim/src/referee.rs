@@ -162,11 +162,7 @@ impl Mutex {
         laws: Laws,
     ) -> Result<(), Violation> {
         let Some(claim) = self.claims.iter_mut().find(|claim| claim.who == who) else {
-            if let Some(claim) = self.unaware.iter_mut().find(|claim| claim.who == who) {
-                claim.until = until;
-            }
-            // The holder does not know yet that an operator broke its lock.
-            return if self.was_taken_away(token) { Ok(()) } else { Err(Violation::Revived { key, who }) };
+            return self.go_on(key, who, at, token, |claim| claim.until = until, laws);
         };
         if token < claim.token {
             return Err(Violation::TokenFell { key, claim: *claim, to: token });
@@ -188,7 +184,7 @@ impl Mutex {
         laws: Laws,
     ) -> Result<(), Violation> {
         let Some(place) = self.claims.iter().position(|claim| claim.who == who) else {
-            return if self.was_taken_away(token) { Ok(()) } else { self.revive(key, who, at, token, mode, laws) };
+            return self.go_on(key, who, at, token, |claim| claim.mode = mode, laws);
         };
         let before = self.claims[place];
         let later = Claim { mode, token, from: at, ..before };
@@ -206,22 +202,30 @@ impl Mutex {
         Ok(())
     }
 
-    /// Begins a new claim of a holder whose lock an operator broke. The node granted the lock again for a late copy of
-    /// the holder's request, and has converted that grant.
-    fn revive(
+    /// Changes the claim of a holder whose lock an operator broke, and which does not know that yet. With a larger token
+    /// than the broken ones, a new claim begins: the node granted the lock again, for a late copy of the request.
+    fn go_on(
         &mut self,
         key: u32,
         who: Holder,
         at: TimeUs,
         token: u64,
-        mode: HeldAs,
+        change: impl FnOnce(&mut Claim),
         laws: Laws,
     ) -> Result<(), Violation> {
-        let Some(place) = self.unaware.iter().position(|claim| claim.who == who) else {
-            return Err(Violation::Revived { key, who });
-        };
-        let before = self.unaware.swap_remove(place);
-        self.begin(key, Claim { mode, token, from: at, ..before }, at, laws)
+        let was_taken_away = self.was_taken_away(token);
+        let place = self.unaware.iter().position(|claim| claim.who == who);
+        if let Some(place) = place {
+            change(&mut self.unaware[place]);
+        }
+        match place {
+            _ if was_taken_away => Ok(()),
+            None => Err(Violation::Revived { key, who }),
+            Some(place) => {
+                let before = self.unaware.swap_remove(place);
+                self.begin(key, Claim { token, from: at, ..before }, at, laws)
+            }
+        }
     }
 
     /// Returns true if the register accepts a write with this token. The register refuses a token that is smaller than
@@ -400,11 +404,15 @@ mod tests {
         assert_eq!(see(&[(11, B, held(2, 90, 5)), (12, A, Occurrence::Ended)]), None, "it had that before");
         assert_eq!(see(&[(12, B, held(11, 90, 5))]), Some("token order"));
         assert_eq!(see(&[(12, B, held(11, 90, 6)), (13, A, held(12, 90, 7))]), Some("exclusion"));
-        // A late copy of A's request was granted after the break, and A converts that grant.
+        // A late copy of A's request was granted after the break, and A converts or extends that grant.
         let converted = Occurrence::Converted { token: 7, mode: HeldAs::Exclusive };
         assert_eq!(see(&[(12, A, converted), (13, A, Occurrence::Extended { until: 99, token: 7 })]), None);
         assert_eq!(see(&[(11, B, held(10, 90, 6)), (12, A, converted)]), Some("exclusion"));
         assert_eq!(see(&[(90, A, converted)]), Some("exclusion"), "its lease has ended");
+        let shared = Occurrence::Converted { token: 5, mode: HeldAs::Shared };
+        let extended = (13, A, Occurrence::Extended { until: 99, token: 7 });
+        assert_eq!(see(&[(12, A, shared), extended, (14, B, held_as(HeldAs::Shared, 13, 90, 7))]), None);
+        assert_eq!(see(&[(12, A, shared), extended, (14, B, held(13, 90, 8))]), Some("exclusion"));
     }
 
     #[test]
