@@ -558,7 +558,7 @@ CARGO_DEB := 3.8.0
 CARGO_CYCLONEDX := 0.5.9
 
 .PHONY: dist
-dist: build setup-dist ## Pack the module, the program, man pages and completions: target/dist has a .tar.gz and a .deb
+dist: build setup-dist ## Pack the module, the program, man pages and completions: target/dist has a .tar.gz, a .deb, an .rpm and debug files
 	@packaging/make-dist "$(dir $(MODULE))"
 
 .PHONY: test-dist
@@ -577,6 +577,7 @@ setup-debian: setup
 	@missing=(); \
 	command -v mmdebstrap >/dev/null || missing+=(mmdebstrap); \
 	command -v lintian >/dev/null || missing+=(lintian); \
+	command -v cpio >/dev/null || missing+=(cpio); \
 	$(INSTALL_MISSING)
 
 .PHONY: setup-containers
@@ -609,6 +610,7 @@ setup-dist: setup
 	command -v groff >/dev/null || missing+=(groff-base); \
 	command -v strip >/dev/null || missing+=(binutils); \
 	command -v dpkg-shlibdeps >/dev/null || missing+=(dpkg-dev); \
+	command -v rpmbuild >/dev/null || missing+=(rpm); \
 	$(INSTALL_MISSING)
 
 # What checks packages before a release: pinned in packaging/release, installed nowhere else.
