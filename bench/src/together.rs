@@ -32,7 +32,7 @@ pub struct Options {
     #[arg(long, default_value_t = 30)]
     rounds: usize,
 
-    /// The length of a turn, in milliseconds.
+    /// The time for which one command is measured before the next one, in milliseconds.
     #[arg(long, default_value_t = 50)]
     turn_ms: u64,
 

@@ -296,7 +296,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Handles that the time limit of the caller's stage is over.
+    /// Handles that the time limit has passed of what caller `number` does: it waits, asks or pauses.
     pub fn is_over(&mut self, number: usize) {
         let now = self.now();
         match &self.callers[number].stage {

@@ -12,7 +12,7 @@ const SECONDS: &str = "15";
 const FAULTS: &[&str] =
     &["flush-one-database", "lift-and-crash", "bursts-and-stalls", "outages-under-elect", "release-of-a-lost-lock"];
 
-/// The length of the campaign on a cluster, in seconds. The campaign lasts longer until a replica has taken over and
+/// The length of the campaign on a cluster, in seconds. The campaign goes on after it until a replica has taken over and
 /// its guard has ended, and until a slot has moved.
 const BRIEF_SECONDS: &str = "2";
 

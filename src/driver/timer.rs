@@ -39,7 +39,7 @@ const EARLIER_US: u64 = 2_000;
 /// than 35 minutes left the result overflows, and Redis's event loop never sleeps again.
 const SLEEP_MS_MAX: i64 = 1_800_000;
 
-/// The server's timer, and the time of the work for which it was set.
+/// The server's timer, and when the work is due for which it was set.
 #[derive(Clone, Copy)]
 struct Armed {
     timer: TimerId,

@@ -45,7 +45,7 @@ pub struct OtherType;
 /// An open key that is free or holds a lock.
 pub type LockKey<'a> = ValueKey<'a, Lock>;
 
-/// An open key that is free or holds a gate.
+/// An open key that does not exist or holds a gate.
 pub type GateKey<'a> = ValueKey<'a, Gate>;
 
 /// An open key that is free or holds a value of the module.

@@ -50,7 +50,7 @@ const CLOSER_LOOK: u64 = 10;
 const KEY: &str = "PALISADE_KEY";
 const OWNER: &str = "PALISADE_OWNER";
 
-/// The program's side of the watchdog: the end of the pipe that it writes to.
+/// The watchdog as its program sees it: the process, and the end of the pipe to which the program writes.
 pub struct Watchdog {
     process: Child,
     pipe: ChildStdin,

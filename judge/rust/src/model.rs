@@ -164,7 +164,7 @@ impl State {
     }
 }
 
-/// A lock that has had these tokens.
+/// The model of one lock. `before` has the largest token of each class that was granted before the history begins.
 pub struct Lock {
     pub before: Vec<Last>,
 }

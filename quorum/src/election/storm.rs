@@ -78,8 +78,8 @@ struct Server {
 struct Watcher {
     machine: Observer,
     clock: Clock,
-    /// For each name of a node (one node may have two), the number of the watcher's request that is not yet answered,
-    /// and when it was sent.
+    /// For each address in the observer's list (two may be those of one node), the number of the last request without
+    /// an answer, and when it was sent.
     asks: Vec<(u64, BootTime)>,
     /// The last term and sequence number that this observer reported.
     last: Option<(u64, u64)>,
