@@ -91,7 +91,7 @@ impl Watching {
         self.loads.add(user, Watcher::load(key.name));
         let (name, watched) = self.locks.reach(key);
         watched.entry(known).or_default().insert(id);
-        self.plan(key, look);
+        self.plan(Key { db: key.db, name: &name }, look);
         self.timeouts.insert((until, id));
         self.watchers.insert(id, Watcher { db: key.db, name, known, until, user });
     }

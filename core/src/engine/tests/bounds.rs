@@ -6,7 +6,7 @@ use crate::fixture::*;
 use crate::queue::shares::{Asker, Load, UserId};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
-use crate::request::Conversion;
+use crate::request::{Conversion, Known};
 use crate::values::cause::Cause;
 use crate::values::limits::{ANSWERS_A_PASS_MAX, ENDED_A_STEP_MAX, OWNER_REQUESTS_MAX};
 use crate::values::mode::Wanted;
@@ -93,6 +93,19 @@ fn a_name_is_searched_for_once_and_not_at_each_stage() {
         assert!(searches(&mut key, &Request::Release(releases(owner))) <= 2, "{owner} of a lock with a queue");
     }
     assert_eq!(key.node.waiting.len(), 0);
+}
+
+/// Regression: LOCK.WATCH compared a name of a megabyte a second time, to plan its check. The first watcher of a lock
+/// compares it with no other name, since the filter knows none like it.
+#[test]
+fn a_watcher_searches_for_its_name_once() {
+    let mut key = Key::held();
+    let known = Known::Grant(key.lock.as_ref().unwrap().first().token(), None);
+    for searches in [0, 1, 1] {
+        let before = key.node.searches();
+        key.watch(known, 5_000).unwrap().unwrap();
+        assert_eq!(key.node.searches() - before, searches);
+    }
 }
 
 #[test]
