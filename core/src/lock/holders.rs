@@ -20,6 +20,12 @@ use crate::values::token::Token;
 /// grows, which would keep the server waiting.
 const PIECE: usize = 4_096 / size_of::<Option<Holder>>();
 
+#[cfg(test)]
+thread_local! {
+    /// The number of grants that were found by their token, which tests check.
+    pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// The place that stands for no holder.
 const NONE: u32 = u32::MAX;
 
@@ -273,7 +279,11 @@ impl Holders {
     pub(super) fn with_token(&self, token: Token) -> impl DoubleEndedIterator<Item = GrantId> {
         let first = Tokened { token, due: BootTime::default(), place: 0 };
         let last = Tokened { token, due: BootTime::from_us(u64::MAX), place: u32::MAX };
-        self.tokens.range(first..=last).map(|tokened| GrantId(tokened.place))
+        self.tokens.range(first..=last).map(|tokened| {
+            #[cfg(test)]
+            LOOKS.set(LOOKS.get() + 1);
+            GrantId(tokened.place)
+        })
     }
 
     pub(super) fn grant(&self, GrantId(place): GrantId) -> &Grant {
