@@ -1,57 +1,70 @@
 //! Finds commands by which a user that should write through a gate can change data without it.
 
+use std::collections::HashMap;
+
 use palisade_client::Why;
 use palisade_client::direct::{Server, ServerLink};
-use redis::{Cmd, FromRedisValue, Value, cmd};
+use redis::{Cmd, FromRedisValue, ParsingError, Value, cmd};
 
 use super::finding::Finding;
-use super::finding::Level::{Change, Note, Ok as Fine};
-use super::rights::{ANY_KEY, RightsSubject, Verdict, own_name, verdict};
+use super::finding::Level::{Change, Ok as Fine};
+use super::rights::{ANY_KEY, RightsSubject, Verdict, unknown, verdict};
 use crate::node_failure::strange;
-use crate::roles::Role;
 use crate::show::printable;
 
-/// The commands that change a user's permissions, the rules of gates, or where the server's data comes from.
-const CHANGES_RULES: [&str; 7] =
-    ["acl|setuser", "acl|load", "config|set", "debug", "module|load", "module|unload", "replicaof"];
+/// The commands that change a user's permissions, the rules of gates, or where the server's data comes from. No ACL
+/// category has exactly these.
+const CHANGES_RULES: [&str; 12] = [
+    "acl|load",
+    "acl|setuser",
+    "cluster|replicate",
+    "cluster|reset",
+    "config|set",
+    "debug",
+    "failover",
+    "module|load",
+    "module|loadex",
+    "module|unload",
+    "replicaof",
+    "slaveof",
+];
 
 /// The most commands that a finding names.
 const NAMED_MAX: usize = 8;
 
-/// Checks that the user can change the key on this server only through LOCK.GATE.
-pub async fn check(node: &Server, whose: &RightsSubject<'_>) -> Option<Finding> {
-    if whose.role != Some(Role::Writer) {
-        return None;
-    }
-    // Another check reports a missing connection.
-    let mut link = node.reach().await.ok()?;
-    let user = match whose.user {
-        Some(user) => Some(user.to_owned()),
-        None => own_name(&mut link).await,
+/// A word of a probe that is not a key. It is valid as a number of keys too.
+const NO_KEY: &[u8] = b"1";
+
+/// The most words of a probe before its options. No command needs as many.
+const WORDS_MAX: usize = 64;
+
+/// Checks on this server that the user changes the key only through LOCK.GATE.
+pub async fn check(node: &Server, link: &mut ServerLink, user: Option<&str>, whose: &RightsSubject<'_>) -> Finding {
+    let shown = user.map_or("this user".to_owned(), |user| printable(user.as_bytes()));
+    let ways = match user {
+        Some(user) => ways(link, user, whose.key).await.map_err(|why| why.to_string()),
+        None => Err("its name is not known".to_owned()),
     };
-    let unknown = |user: &str, why: String| {
-        let text = format!("whether {user} can write around a gate cannot be checked: {why}");
-        let advice = "run doctor with --user, as an operator with +acl|dryrun and +command";
-        Finding::new(if whose.user.is_some() { Change } else { Note }, node.name(), text, advice)
-    };
-    let Some(user) = user else { return Some(unknown("this user", "its name is not known".to_owned())) };
-    let shown = printable(user.as_bytes());
-    let ways = match ways(&mut link, &user, whose.key).await {
+    let ways = match ways {
         Ok(ways) => ways,
-        Err(why) => return Some(unknown(&shown, why.to_string())),
+        Err(why) => {
+            let text = format!("whether {shown} can write around a gate cannot be checked: {why}");
+            let advice = "run doctor with --user, as an operator with +acl|dryrun and +command";
+            return Finding::new(unknown(whose), node.name(), text, advice);
+        }
     };
     if ways.is_empty() {
-        return Some(Finding::new(Fine, node.name(), format!("{shown} writes only behind a gate"), ""));
+        return Finding::new(Fine, node.name(), format!("{shown} writes only behind a gate"), "");
     }
     let more = ways.len().saturating_sub(NAMED_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let named = ways[..ways.len().min(NAMED_MAX)].join(", ");
     let text = format!("{shown} can write around a gate, by {named}{more}");
-    Some(Finding::new(Change, node.name(), text, format!("ACL SETUSER {shown} -@all +lock.gate")))
+    Finding::new(Change, node.name(), text, format!("ACL SETUSER {shown} -@all +lock.gate"))
 }
 
 /// Returns the commands by which the user can change data or permissions with this key, or with any key if `key` is
-/// `None`.
+/// `None`. Scripts and functions are not among them: the server checks the rights of each command in them.
 async fn ways(link: &mut ServerLink, user: &str, key: Option<&[u8]>) -> Result<Vec<String>, Why> {
     let list = cmd("COMMAND").arg("LIST").arg("FILTERBY").arg("ACLCAT").arg("write").take();
     let listed = link.ask(&list).await?;
@@ -66,8 +79,11 @@ async fn ways(link: &mut ServerLink, user: &str, key: Option<&[u8]>) -> Result<V
     for (name, info) in names.into_iter().zip(info) {
         // Some servers do not have all of these commands.
         let Value::Array(parts) = info else { continue };
-        let Some(Value::Int(arity)) = parts.get(1) else { return Err(strange("COMMAND INFO", "it has no arity")) };
-        let probe = probe(&name, arity.unsigned_abs() as usize, key.unwrap_or(ANY_KEY));
+        let (Some(Value::Int(arity)), Some(specs)) = (parts.get(1), parts.get(8)) else {
+            return Err(strange("COMMAND INFO", "it has no arity or no keys"));
+        };
+        let probe = probe(&name, arity.unsigned_abs() as usize, specs, key.unwrap_or(ANY_KEY));
+        let probe = probe.map_err(|why| strange("COMMAND INFO", why))?;
         match verdict(link, &probe, Some(user)).await? {
             Verdict::Granted => ways.push(name),
             Verdict::NotThisKey if key.is_none() => ways.push(name),
@@ -77,13 +93,47 @@ async fn ways(link: &mut ServerLink, user: &str, key: Option<&[u8]>) -> Result<V
     Ok(ways)
 }
 
-/// Returns a call of the command with as many words as it needs, each of them the key.
-fn probe(name: &str, words: usize, key: &[u8]) -> Cmd {
-    let mut probe = Cmd::new();
-    let parts: Vec<&str> = name.split('|').collect();
-    probe.arg(&parts);
-    for _ in parts.len()..words {
-        probe.arg(key);
+/// Returns the command in which each word that may be a key is this one. Arity and key specifications are those of
+/// COMMAND INFO.
+fn probe(name: &str, arity: usize, specs: &Value, key: &[u8]) -> Result<Cmd, ParsingError> {
+    let mut words: Vec<&[u8]> = name.split('|').map(str::as_bytes).collect();
+    words.resize(arity.min(WORDS_MAX), NO_KEY);
+    let mut options = vec![];
+    for spec in Vec::<HashMap<String, Value>>::from_redis_value_ref(specs)? {
+        let (from, begin) = step(spec.get("begin_search"))?;
+        let (_, keys) = step(spec.get("find_keys"))?;
+        let number = |of: &HashMap<String, Value>, name| of.get(name).map_or(Ok(0), usize::from_redis_value_ref);
+        match from.as_str() {
+            "index" => {
+                // Behind a number of keys, if there is one.
+                let at = number(&begin, "index")?.saturating_add(number(&keys, "firstkey")?).min(WORDS_MAX);
+                words.resize(words.len().max(at + 1), NO_KEY);
+                words[at] = key;
+            }
+            "keyword" => {
+                let keyword: Vec<u8> = begin.get("keyword").map_or(Ok(vec![]), Vec::from_redis_value_ref)?;
+                // MIGRATE names its keys either here or by the index.
+                if keyword != b"KEYS" {
+                    options.push(keyword);
+                }
+            }
+            // SORT alone: its pattern, and where its result goes.
+            _ => options.push(b"STORE".to_vec()),
+        }
     }
-    probe
+    let mut probe = Cmd::new();
+    probe.arg(words);
+    for option in options {
+        // The key comes twice: of STREAMS half of the words are keys.
+        probe.arg(option).arg(key).arg(key);
+    }
+    Ok(probe)
+}
+
+/// Returns the kind and the values of one of the two steps by which the keys of a command are found.
+fn step(step: Option<&Value>) -> Result<(String, HashMap<String, Value>), ParsingError> {
+    let step: HashMap<String, Value> = step.map_or(Ok(HashMap::new()), FromRedisValue::from_redis_value_ref)?;
+    let kind = step.get("type").map_or(Ok(String::new()), String::from_redis_value_ref)?;
+    let values = step.get("spec").map_or(Ok(HashMap::new()), FromRedisValue::from_redis_value_ref)?;
+    Ok((kind, values))
 }

@@ -40,8 +40,6 @@ pub async fn run(nodes: &Nodes, whose: &RightsSubject<'_>, as_json: bool) -> Res
     }
     findings.extend(masters.iter().chain(&replicas).flat_map(each::check));
     let servers: Vec<Server> = servers.into_iter().flatten().chain(standing).collect();
-    let around = join_all(servers.iter().map(|server| around::check(server, whose))).await;
-    findings.extend(around.into_iter().flatten());
     findings.extend(rights::check(nodes, servers, whose).await);
     findings.sort_by_key(|finding| finding.level);
     let worst = findings.last().map_or(Level::Ok, |finding| finding.level);

@@ -5,8 +5,9 @@ use palisade_client::Why;
 use palisade_client::direct::{Place, Server, ServerLink};
 use redis::{Cmd, FromRedisValue, Value, cmd};
 
+use super::around;
 use super::finding::Finding;
-use super::finding::Level::{Change, Note, Ok as Fine};
+use super::finding::Level::{self, Change, Note, Ok as Fine};
 use crate::nodes::{Node, Nodes};
 use crate::roles::{Permission, Role};
 use crate::show::printable;
@@ -53,9 +54,9 @@ pub async fn check(nodes: &Nodes, servers: Vec<Server>, whose: &RightsSubject<'_
     found.await.into_iter().flatten().collect()
 }
 
-async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &RightsSubject<'_>) -> Option<Finding> {
+async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &RightsSubject<'_>) -> Vec<Finding> {
     // Another check reports a missing connection.
-    let mut link = node.reach().await.ok()?;
+    let Ok(mut link) = node.reach().await else { return vec![] };
     let mut lacking = vec![];
     for permission in role.permissions(of_cluster) {
         match verdict(&mut link, &permission.probe(whose.key.unwrap_or(ANY_KEY)), whose.user).await {
@@ -64,17 +65,26 @@ async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &RightsSu
             Err(failure) => {
                 let text = format!("what {} may do cannot be checked: {failure}", shown(whose, "its user"));
                 let advice = "run doctor as that user, or as one with +acl|dryrun (Redis 7.0)";
-                return Some(Finding::new(if whose.user.is_some() { Change } else { Note }, node.name(), text, advice));
+                return vec![Finding::new(unknown(whose), node.name(), text, advice)];
             }
         }
     }
     let name = match whose.user {
         Some(user) => Some(user.to_owned()),
         // This is asked only if needed, because it may be refused, and servers log refusals.
-        None if lacking.is_empty() => None,
+        None if lacking.is_empty() && role != Role::Writer => None,
         None => own_name(&mut link).await,
     };
-    Some(told(node, role, name.as_deref(), &lacking, whose))
+    let mut findings = vec![told(node, role, name.as_deref(), &lacking, whose)];
+    if role == Role::Writer {
+        findings.push(around::check(node, &mut link, name.as_deref(), whose).await);
+    }
+    findings
+}
+
+/// Returns the level of a finding that something cannot be checked.
+pub(super) fn unknown(whose: &RightsSubject<'_>) -> Level {
+    if whose.user.is_some() { Change } else { Note }
 }
 
 fn told(
@@ -152,7 +162,7 @@ fn meaning(text: &str) -> Verdict {
 }
 
 /// Returns the name of the user of this connection.
-pub(super) async fn own_name(link: &mut ServerLink) -> Option<String> {
+async fn own_name(link: &mut ServerLink) -> Option<String> {
     String::from_redis_value(link.ask(cmd("ACL").arg("WHOAMI")).await.ok()?).ok()
 }
 

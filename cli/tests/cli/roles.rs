@@ -259,3 +259,43 @@ fn a_writer_writes_behind_a_gate_and_the_doctor_names_ways_around() {
     }
     assert!(doctor("--key price:1").out().contains("w lacks the key price:1"));
 }
+
+#[test]
+fn the_doctor_finds_each_command_that_writes_around_a_gate_and_no_other() {
+    let nodes = Nodes::start(1);
+    let found = |rules: &str, key: &str| {
+        nodes.say(&format!("ACL SETUSER w reset on >secret +lock.gate {rules}"));
+        let said = run(nodes.palisade(&format!("doctor --role writer --user w --key {key}"))).out();
+        let way = said.lines().find_map(|line| line.split_once("w can write around a gate, by ").map(|(_, way)| way));
+        assert!(way.is_some() || said.contains("w writes only behind a gate"), "{rules}: {said}");
+        way.unwrap_or_default().to_owned()
+    };
+    let with_keys = [
+        "bitop",
+        "blmpop",
+        "copy",
+        "georadius",
+        "lmpop",
+        "migrate",
+        "move",
+        "pfmerge",
+        "rename",
+        "restore",
+        "sort",
+        "xgroup|create",
+        "xreadgroup",
+        "zunionstore",
+    ];
+    for way in with_keys {
+        assert_eq!(found(&format!("~invoice:* +{way}"), "invoice:42"), way);
+    }
+    let all = with_keys.map(|way| format!("+{way}")).join(" ");
+    assert_eq!(found(&format!("~invoice:* {all}"), "price:1"), "", "another key");
+    assert_eq!(found("%R~invoice:* +sort +georadius", "invoice:42"), "", "where the result goes");
+    for way in ["cluster|reset", "flushall", "function|load", "module|load", "replicaof", "swapdb"] {
+        assert_eq!(found(&format!("~price:* +{way}"), "invoice:42"), way);
+    }
+    // The server asks for the rights of each command in a script.
+    assert_eq!(found("~invoice:* +@scripting -@write", "invoice:42"), "");
+    assert_eq!(found("~invoice:* +eval +set", "invoice:42"), "set");
+}
