@@ -96,7 +96,7 @@ class LocksInMemoryTest {
             play("lock", () -> locks.tryLock("s"));
             play("release", one::release);
             play("more", () -> locks.semaphore("s", 3).tryAcquire().orElseThrow());
-            play("short", () -> locks.lock("short", NOW.ttl(Duration.ofMillis(200)).autoExtend(false)).lost().get().reason());
+            play("short", () -> locks.lock("short", NOW.ttl(Duration.ofSeconds(1)).autoExtend(false)).lost().get().reason());
             play("free", () -> locks.lock("short"));
         }
 
