@@ -147,6 +147,9 @@ pub enum Command {
         /// Also checks that the user may use this key
         #[arg(long)]
         key: Option<OsString>,
+        /// Also looks for locks of another library, by a pattern of their keys
+        #[arg(long, value_name = "PATTERN")]
+        legacy: Option<String>,
     },
     /// Print the ACL SETUSER line for a user of this role: for the servers at --nodes, or one that every version takes
     Acl {

@@ -135,10 +135,10 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
             let nodes = if shared.reaching.addresses().is_empty() { None } else { Some(nodes()?) };
             acl::run(nodes.as_ref(), role, user.as_deref(), &keys, cluster).await
         }
-        Command::Doctor { role, user, key } => {
+        Command::Doctor { role, user, key, legacy } => {
             let whose =
                 doctor::RightsSubject { role, user: user.as_deref(), key: key.as_ref().map(|key| key.as_bytes()) };
-            doctor::run(&nodes()?, &whose, json).await
+            doctor::run(&nodes()?, &whose, legacy.as_deref(), json).await
         }
         Command::Completions { shell } => {
             let mut text = vec![];

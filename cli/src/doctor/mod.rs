@@ -5,6 +5,7 @@ mod around;
 mod cluster;
 mod each;
 mod finding;
+mod legacy;
 mod members;
 mod patient;
 mod rights;
@@ -24,11 +25,16 @@ use crate::node_view::NodeView;
 use crate::nodes::{Node, Nodes, ServerAnswer};
 use crate::show::print;
 
-/// Checks the nodes and prints the findings, the worst last.
+/// Checks the nodes and prints the findings, the worst last. `legacy` is the pattern of another library's locks.
 ///
 /// # Errors
 /// The output cannot be written.
-pub async fn run(nodes: &Nodes, whose: &RightsSubject<'_>, as_json: bool) -> Result<End, Failure> {
+pub async fn run(
+    nodes: &Nodes,
+    whose: &RightsSubject<'_>,
+    legacy: Option<&str>,
+    as_json: bool,
+) -> Result<End, Failure> {
     let (masters, servers) = look(nodes).await;
     let replicas =
         join_all(masters.iter().zip(&servers).flat_map(|(master, server)| standing_by(master, server))).await;
@@ -39,6 +45,10 @@ pub async fn run(nodes: &Nodes, whose: &RightsSubject<'_>, as_json: bool) -> Res
         findings.extend(of_places(node, &masters, &replicas).await);
     }
     findings.extend(masters.iter().chain(&replicas).flat_map(each::check));
+    if let Some(pattern) = legacy {
+        let old = join_all(servers.iter().flatten().map(|server| legacy::check(server, pattern))).await;
+        findings.extend(old.into_iter().flatten());
+    }
     let servers: Vec<Server> = servers.into_iter().flatten().chain(standing).collect();
     findings.extend(rights::check(nodes, servers, whose).await);
     findings.sort_by_key(|finding| finding.level);

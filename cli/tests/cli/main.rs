@@ -21,6 +21,7 @@ mod gated;
 mod guarded;
 mod incidents;
 mod leaving;
+mod legacy;
 mod looking;
 mod losing;
 mod modes;
