@@ -8,7 +8,7 @@ use redis::{Cmd, FromRedisValue, ParsingError, Value, cmd};
 
 use super::finding::Finding;
 use super::finding::Level::{Change, Ok as Fine};
-use super::rights::{ANY_KEY, RightsSubject, Verdict, unknown, verdict};
+use super::verdict::{ANY_KEY, RightsSubject, Verdict, unknown, verdict};
 use crate::node_failure::strange;
 use crate::show::printable;
 

@@ -11,14 +11,15 @@ mod patient;
 mod rights;
 mod sentinel;
 mod set;
+mod verdict;
 
 use futures_util::future::join_all;
 use palisade_client::direct::{Place, Server};
 
 use self::finding::{Finding, Level};
 use self::patient::{Part, Patient};
-pub use self::rights::RightsSubject;
 use self::sentinel::Watcher;
+pub use self::verdict::RightsSubject;
 use crate::exit::{End, Failure};
 use crate::members::survey::Survey;
 use crate::node_view::NodeView;

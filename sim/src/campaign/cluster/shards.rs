@@ -43,7 +43,7 @@ pub async fn settle(world: &World) {
 
 /// Returns the remaining guard of this node, in milliseconds. Asks until the node answers, however busy the machine is:
 /// without an answer the caller would take the node for unguarded, and leave a guard of a day in place.
-async fn guard_ms(world: &World, node: usize) -> u64 {
+pub async fn guard_ms(world: &World, node: usize) -> u64 {
     let told = until!(PATIENCE, {
         let told: HashMap<String, String> = say(world, node, &["LOCK.NODE"]).await.unwrap_or_default();
         told.get("guard_ms").and_then(|ms| ms.parse().ok())
