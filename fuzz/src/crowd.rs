@@ -296,7 +296,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Handles that the time limit has passed of what caller `number` does: it waits, asks or pauses.
+    /// Ends what caller `number` does now (a wait, a request or a pause): the time limit of that has passed.
     pub fn is_over(&mut self, number: usize) {
         let now = self.now();
         match &self.callers[number].stage {

@@ -50,7 +50,7 @@ const CLOSER_LOOK: u64 = 10;
 const KEY: &str = "PALISADE_KEY";
 const OWNER: &str = "PALISADE_OWNER";
 
-/// The watchdog as its program sees it: the process, and the end of the pipe to which the program writes.
+/// The watchdog process of a `palisade exec`, which has started it and writes to the pipe.
 pub struct Watchdog {
     process: Child,
     pipe: ChildStdin,

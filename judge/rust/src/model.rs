@@ -164,7 +164,8 @@ impl State {
     }
 }
 
-/// The model of one lock. `before` has the largest token of each class that was granted before the history begins.
+/// The model of one lock. For each [`Class`] of grants, `before` has the largest token that was granted before the
+/// history begins.
 pub struct Lock {
     pub before: Vec<Last>,
 }
