@@ -177,8 +177,10 @@ async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table
         .numbers("release p50", "us", 0)
         .numbers("release p99", "us", 0)
         .numbers("not got", "", 0);
-    table.note("The agent: LOCK.ACQUIRE and LOCK.RELEASE over its Unix socket, in RESP2. Rounds of both alternate, and no lease \
-     is extended.");
+    table.note(
+        "The agent: LOCK.ACQUIRE and LOCK.RELEASE over its Unix socket, in RESP2. Rounds with and without the \
+     agent alternate. No lease is extended.",
+    );
     for (kind, name) in ["the client in the process", "redis-rs through the agent"].into_iter().enumerate() {
         let (acquires, releases) = (&times[2 * kind], &times[2 * kind + 1]);
         table.row([

@@ -14,7 +14,7 @@ use crate::workloads::{
     EXTEND, FLOOR, OURS, OURS_WITH_FENCE, PINGS, PIPELINED, REENTER, SCRIPTED, SET_AND_DEL, Workload,
 };
 
-/// The operations that are counted with the AOF too.
+/// The operations whose instructions are counted a second time, on a server with the AOF on.
 const WITH_AOF: [&str; 7] = [FLOOR, SET_AND_DEL, SCRIPTED, OURS, OURS_WITH_FENCE, EXTEND, REENTER];
 
 #[derive(clap::Args)]

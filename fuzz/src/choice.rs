@@ -88,7 +88,7 @@ pub enum Passes {
     Microseconds(u8),
     /// A step of up to a minute.
     Milliseconds(u16),
-    /// A step of up to four days.
+    /// A step of up to four hours and a quarter.
     Minutes(u8),
     /// A step to the next moment at which something is due, or up to three microseconds beyond.
     ToNextDue(u8),

@@ -35,7 +35,7 @@ fn a_holder_that_raises_its_tokens_meanwhile_is_broken() {
     assert_eq!((code, nodes.holding("k")), (Some(0), 0));
 }
 
-/// Each node has another token for the holder, and one of them answers only after the confirmation was asked for.
+/// The nodes have different tokens for the holder, and one of them answers only after the confirmation was asked for.
 #[test]
 fn a_node_that_hung_breaks_the_token_that_it_has() {
     let nodes = Nodes::start(3);

@@ -363,7 +363,7 @@ impl Waiting {
         self.change_turns(key, |queue| queue.kept.end_all());
     }
 
-    /// Changes the reservations of the lock of `key`, if it has a queue, and updates their load.
+    /// Changes the reservations of the lock of `key`, if it has a queue. Counts anew the places and bytes that they take.
     pub(super) fn change_turns<T>(&mut self, key: Key<'_>, change: impl FnOnce(&mut Queue) -> T) -> Option<T> {
         let queue = self.queues.get_mut(key)?;
         let before = queue.kept.load(key.name);

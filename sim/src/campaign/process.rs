@@ -23,7 +23,7 @@ pub struct Settings {
     pub number: u32,
     /// The seed of the process's choices.
     pub seed: u64,
-    /// The journal's path.
+    /// The path of the journal, to which the process writes what it did.
     pub journal: PathBuf,
     /// The register's path.
     pub register: PathBuf,
