@@ -29,8 +29,8 @@ pub const REENTER: Command = Command { of_nodes: &[ADOPT], ..Command::of_locks(r
 /// LOCK.CONVERT: makes a writer a reader.
 pub const CONVERT: Command = Command::of_locks(
     Spec {
-        summary: "Makes an exclusive grant shared, with the same token. Never waits. Returns the token; Null if this owner does \
-                  not hold the lock alone. EXCLUSIVE is for a node.",
+        summary: "Makes an exclusive grant shared. Never waits. Returns the token, which may have risen by a late grant; Null if \
+                  this owner does not hold the lock alone. EXCLUSIVE is for a node.",
         ..request::Convert::SPEC
     },
     convert,

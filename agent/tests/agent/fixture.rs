@@ -77,9 +77,15 @@ impl Running {
                 // The machine may be busy with other tests, so nodes have much time to answer.
                 let patient = Options::new().node_timeout(Duration::from_secs(10));
                 let client = Client::builder().nodes(nodes).defaults(patient).build().unwrap();
-                let agent = Agent::listen(config, client, vec![]).await?;
-                tell.send(agent.metrics_address()).unwrap();
-                agent.run(async { drop(ended.await) }).await
+                let (own, (end_with, ends_with)) = (client.clone(), oneshot::channel());
+                // On the client's thread, as the program's agent.
+                let serving = async move {
+                    let agent = Agent::listen(config, own, vec![]).await?;
+                    tell.send(agent.metrics_address()).unwrap();
+                    agent.run(async { drop(ended.await) }).await
+                };
+                client.spawn(async move { drop(end_with.send(serving.await)) }).unwrap();
+                ends_with.await.unwrap()
             })
         });
         let metrics = told.recv().expect("the agent listens");

@@ -165,6 +165,10 @@ impl Calls {
         }
         match self.rest.poll_next(context) {
             Poll::Ready(None) if !self.is_empty() => Poll::Pending,
+            Poll::Ready(Some(reply)) => {
+                self.awaited = self.awaited.saturating_sub(1);
+                Poll::Ready(Some(reply))
+            }
             polled => polled,
         }
     }

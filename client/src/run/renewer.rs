@@ -350,11 +350,13 @@ impl Renewer {
 
     fn perform(&mut self, Work { calls, begins, news }: Work) {
         let (round, given) = (self.keeper.held().round(), self.checked.extending);
-        // Nothing follows from fewer answers, and nobody waits for those after a majority's.
+        // Nothing follows from fewer grants, and only a downgrade waits for those after a majority's.
         match (begins, calls.is_empty()) {
             (true, _) => self.calls.wait_for(majority(self.nodes.len())),
             (false, false) => self.calls.wait_for(1),
-            (false, true) if news.contains(&News::Extended) => self.calls.wait_for(usize::MAX),
+            (false, true) if self.sharing.is_empty() && news.contains(&News::Extended) => {
+                self.calls.wait_for(usize::MAX)
+            }
             (false, true) => {}
         }
         calls.into_iter().for_each(|call| self.calls.make(round, call, given));

@@ -133,9 +133,10 @@ impl Sink {
     fn put_once(&mut self, by: Option<By>, reply: Result<Value, Why>) {
         let Some(inbox) = std::mem::take(&mut self.inbox).upgrade() else { return };
         let mut arrived = inbox.arrived();
-        let is_failure = reply.is_err();
+        // The task expects grants. A failure, or Null, can decide with fewer answers.
+        let is_unexpected = matches!(reply, Err(_) | Ok(Value::Nil));
         arrived.answers.push_back(Answer { tag: self.tag, by, reply });
-        let waits = match is_failure || arrived.answers.len() >= arrived.least {
+        let waits = match is_unexpected || arrived.answers.len() >= arrived.least {
             true => arrived.waits.take(),
             false => None,
         };
@@ -156,6 +157,10 @@ impl Drop for Sink {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::task::Wake;
+
     use futures_util::FutureExt;
 
     use super::*;
@@ -179,6 +184,28 @@ mod tests {
         let answer = inbox.next().now_or_never();
         assert!(matches!(answer, Some(Answer { tag: 3, by: None, reply: Err(Why::Broken(_)) })), "{answer:?}");
         assert!(inbox.next().now_or_never().is_none(), "that is told once");
+    }
+
+    #[test]
+    fn a_failure_or_null_wakes_at_once_and_a_grant_with_the_last_that_is_needed() {
+        let wakes = |reply| {
+            let (inbox, woken) = (Inbox::new(2), Arc::new(Woken::default()));
+            let waker = Arc::clone(&woken).into();
+            assert!(inbox.poll_next(&mut Context::from_waker(&waker), 2).is_pending());
+            inbox.sink(0).put(None, reply);
+            woken.0.load(Relaxed)
+        };
+        assert!(wakes(Err(Why::Silent)) && wakes(Ok(Value::Nil)));
+        assert!(!wakes(Ok(Value::Int(7))));
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Relaxed);
+        }
     }
 
     #[test]

@@ -36,6 +36,22 @@ async fn it_returns_when_a_majority_knows_and_the_others_learn_of_it_later() {
     beside.release().await;
 }
 
+/// On new nodes a late grant may raise the token while the lock is held. A downgrade right after the acquisition asks no
+/// node to grant the lock again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_node_that_has_the_lock_grants_it_again() {
+    let nodes = Nodes::start(5);
+    let lock = nodes.client().await.rw_lock("k");
+    nodes.say("CONFIG RESETSTAT");
+    let writing = lock.write().await.unwrap();
+    let written = writing.token();
+    let reading = writing.downgrade().await.unwrap();
+    assert!(reading.token() >= written);
+    until("all share it", async || sharing(&nodes) == 5).await;
+    assert_eq!(nodes.calls("lock.acquire"), [1; 5]);
+    reading.release().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_lost_meanwhile_is_told_so() {
     // First case: no node answers in time.
