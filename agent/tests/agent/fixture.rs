@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use palisade_agent::limits::CONNECTIONS_DEFAULT;
@@ -47,13 +47,13 @@ pub fn nowhere() -> Vec<String> {
     ["a", "b", "c"].map(|name| format!("unix:///nowhere/{name}")).to_vec()
 }
 
-/// A running agent, in a thread of this process.
+/// A running agent, on the thread of its client in this process.
 pub struct Running {
     folder: TempDir,
     password: Option<Password>,
     metrics: Option<std::net::SocketAddr>,
     end: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<Result<(), String>>>,
+    ends_with: Receiver<Result<(), String>>,
 }
 
 impl Running {
@@ -68,28 +68,23 @@ impl Running {
             connections_max: CONNECTIONS_DEFAULT,
             tell: |line| println!("agent: {line}"),
         });
-        let (nodes, password) = (nodes.to_vec(), config.password.clone());
+        let password = config.password.clone();
         let (end, ended) = oneshot::channel();
-        let (tell, told) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                // The machine may be busy with other tests, so nodes have much time to answer.
-                let patient = Options::new().node_timeout(Duration::from_secs(10));
-                let client = Client::builder().nodes(nodes).defaults(patient).build().unwrap();
-                let (own, (end_with, ends_with)) = (client.clone(), oneshot::channel());
-                // On the client's thread, as the program's agent.
-                let serving = async move {
-                    let agent = Agent::listen(config, own, vec![]).await?;
-                    tell.send(agent.metrics_address()).unwrap();
-                    agent.run(async { drop(ended.await) }).await
-                };
-                client.spawn(async move { drop(end_with.send(serving.await)) }).unwrap();
-                ends_with.await.unwrap()
-            })
-        });
+        let (tell, told) = channel();
+        let (end_with, ends_with) = channel();
+        // The machine may be busy with other tests, so nodes have much time to answer.
+        let patient = Options::new().node_timeout(Duration::from_secs(10));
+        let client = Client::builder().nodes(nodes).defaults(patient).build().unwrap();
+        let own = client.clone();
+        let serving = async move {
+            let agent = Agent::listen(config, own, vec![]).await?;
+            tell.send(agent.metrics_address()).unwrap();
+            agent.run(async { drop(ended.await) }).await
+        };
+        // On the client's thread, as the program's agent.
+        client.spawn(async move { drop(end_with.send(serving.await)) }).unwrap();
         let metrics = told.recv().expect("the agent listens");
-        Self { folder, password, metrics, end: Some(end), thread: Some(thread) }
+        Self { folder, password, metrics, end: Some(end), ends_with }
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -125,16 +120,14 @@ impl Running {
         if self.end.is_some() {
             self.begin_end();
         }
-        self.thread.take().unwrap().join().unwrap()
+        self.ends_with.recv().expect("the agent does not panic")
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.end.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let _ = self.ends_with.recv();
     }
 }
 
