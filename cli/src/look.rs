@@ -6,16 +6,13 @@ use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use palisade_client::Why;
 use palisade_client::direct::ServerLink;
 use palisade_quorum::{HoldStatus, known};
-use redis::{FromRedisValue, cmd};
 
 use crate::exit::{End, Failure, NO_QUORUM};
 use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all, unsure};
-use crate::node_failure::{line, strange};
+use crate::node_failure::line;
 use crate::nodes::{Nodes, Reply, ServerAnswer, answers};
+use crate::scan;
 use crate::show::{json, out, print, printable, table, tell, time};
-
-/// The number of keys that a node inspects per step of SCAN: about a millisecond of work.
-const SCAN_COUNT: usize = 1_000;
 
 /// The number of locks in one batch of commands.
 const BATCH: usize = 500;
@@ -149,7 +146,7 @@ pub struct Listed {
 /// Too few nodes can be asked.
 pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usize>) -> Result<Listed, Failure> {
     let scanned = nodes.of_each(async |mut link: ServerLink| {
-        let keys = scan(&mut link, pattern, most).await?;
+        let keys = names(&mut link, pattern, most).await?;
         Ok((link, keys))
     });
     let scanned = scanned.await;
@@ -175,17 +172,13 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
 }
 
 /// Returns the names of a node's locks.
-async fn scan(link: &mut ServerLink, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, Why> {
+async fn names(link: &mut ServerLink, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, Why> {
     let mut keys = BTreeSet::new();
-    let mut cursor = "0".to_owned();
+    let mut cursor = scan::START.to_owned();
     loop {
-        let mut scan = cmd("SCAN");
-        scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg("redislock");
-        let reply = link.ask(&scan).await?;
-        let (next, found): (String, Vec<Vec<u8>>) =
-            FromRedisValue::from_redis_value(reply).map_err(|why| strange("SCAN", why))?;
+        let (next, found) = scan::step(link, &cursor, pattern, "redislock").await?;
         keys.extend(found);
-        if next == "0" || most.is_some_and(|most| keys.len() >= most) {
+        if next == scan::START || most.is_some_and(|most| keys.len() >= most) {
             return Ok(keys);
         }
         cursor = next;

@@ -32,6 +32,7 @@ mod node_view;
 mod nodes;
 mod reaching;
 mod roles;
+mod scan;
 mod show;
 mod signals;
 mod taking;

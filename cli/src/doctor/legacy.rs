@@ -2,11 +2,12 @@
 
 use palisade_client::Why;
 use palisade_client::direct::{Server, ServerLink};
-use redis::{FromRedisValue, Value, cmd};
+use redis::{FromRedisValue, cmd};
 
 use super::finding::Finding;
 use super::finding::Level::{Change, Note, Ok as Fine};
 use crate::node_failure::strange;
+use crate::scan;
 use crate::show::{printable, time};
 
 /// The types of other libraries' locks. Palisade's own have another one.
@@ -50,13 +51,12 @@ pub async fn check(server: &Server, pattern: &str) -> Option<Finding> {
 async fn look(link: &mut ServerLink, pattern: &str) -> Result<Old, Why> {
     let mut old = Old::default();
     for kind in TYPES {
-        let mut cursor = b"0".to_vec();
+        let mut cursor = scan::START.to_owned();
         loop {
-            let scan =
-                cmd("SCAN").arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000).arg("TYPE").arg(kind).take();
-            let (next, names): (Vec<u8>, Vec<Vec<u8>>) = read("SCAN", link.ask(&scan).await?)?;
+            let (next, names) = scan::step(link, &cursor, pattern.as_bytes(), kind).await?;
             for name in names {
-                let left: i64 = read("PTTL", link.ask(cmd("PTTL").arg(&name)).await?)?;
+                let left = link.ask(cmd("PTTL").arg(&name)).await?;
+                let left = i64::from_redis_value(left).map_err(|why| strange("PTTL", why))?;
                 // A key that has ended meanwhile has -2.
                 if left != -2 {
                     old.number += 1;
@@ -66,14 +66,10 @@ async fn look(link: &mut ServerLink, pattern: &str) -> Result<Old, Why> {
                 }
             }
             cursor = next;
-            if cursor == b"0" {
+            if cursor == scan::START {
                 break;
             }
         }
     }
     Ok(old)
-}
-
-fn read<T: FromRedisValue>(what: &str, value: Value) -> Result<T, Why> {
-    T::from_redis_value(value).map_err(|why| strange(what, why))
 }
