@@ -320,7 +320,7 @@ fn outcome(clusters: &[Sharded], options: &Options) -> Outcome {
             format!("{} masters {:.2} %", cluster.servers.len(), share * 100.0)
         });
         table.note(format!(
-            "The idle use of the servers is measured in each round and deducted, as shares of a core: {}.",
+            "What idle servers use is measured in each round and deducted; in shares of a core: {}.",
             idle.collect::<Vec<_>>().join(", ")
         ));
         table.note(

@@ -134,12 +134,13 @@ pub fn measure(server: &Path, module: &Path, waiting: usize, times: u32, budgets
          answer, by one thread, which needs a core of its own."
     ));
     table.note(
-        "Turns with a bystander are separate ones, in which nobody reads the answers. It sends a GET every 200 us, timed \
-         from when it was due. Only Redisson's clients read meanwhile: each needs its message to ask for the lock.",
+        "The bystander has turns of its own, in which the waiting clients do not read their answers. It sends a GET \
+         every 200 us; the time runs from when the GET was due. Only Redisson's clients read: each needs its message \
+         to ask for the lock.",
     );
     table.note(
-        "Redisson's readers receive messages and ask over one connection, in RESP3; its own clients have a second one \
-     for messages.",
+        "The clients that imitate Redisson's readers receive messages and ask over one connection, in RESP3; real ones \
+         have a second connection for messages.",
     );
     table
 }

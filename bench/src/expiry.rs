@@ -124,9 +124,9 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         Budget::at_most(format!("{what}, bystander's p99 / with SET NX PX"), ours / natives, P99_MAX),
     ];
     table.note(format!(
-        "The bystander sends a GET every {0} us, from {1} s before the first end, answered or not; its time runs \
-         from when it was due. No pause of the event loop is longer than its longest time plus {0} us. Pauses of the \
-         bystander's own process are included, as in the second before.",
+        "The bystander sends a GET every {0} us, from {1} s before the first lease ends, without waiting for answers. \
+         The time of a GET runs from when it was due. No pause of the event loop is longer than the longest time plus \
+         {0} us, which includes pauses of the bystander's own process.",
         INTERVAL.as_micros(),
         BEFORE.as_secs()
     ));

@@ -82,8 +82,8 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     table.note("Growth of used_memory, divided by the number of locks; resident: growth of used_memory_rss.");
     table.note("An empty value is one of bench/floor, of the smallest size that the allocator gives.");
     table.note(
-        "A SET NX PX key is in two hash tables of the server, for the key and for its end; a lock is in one, and in \
-         the module's list of ends. The filling assumes chained tables with a power of two of buckets; Valkey from \
+        "A SET NX PX key is in two hash tables of the server, for its value and for its expiry; a lock is in one, and \
+         in the module's deadlines. The filling assumes chained tables with a power of two of buckets; Valkey from \
          8.1 packs its tables differently.",
     );
     let line = |name: &str, taken: &[Taken]| Line {

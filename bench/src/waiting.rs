@@ -106,14 +106,14 @@ pub fn measure(server: &Path, module: &Path, counts: &[usize]) -> Table {
         }
     }
     table.note(format!(
-        "Growth of used_memory, divided by the number, once all have waited for {} seconds; resident: growth of \
-         used_memory_rss. A server for each row. The locks themselves are not counted.",
+        "Growth of used_memory, divided by the number of requests, once all have waited for {} seconds; resident: \
+         growth of used_memory_rss. A server for each row. The locks themselves are not counted.",
         IDLE.as_secs()
     ));
     table.note(
-        "Each has a connection of its own, which the server counts with its buffers. LOCK.WAIT HEARD is the \
-         exception: one connection sends all, and another receives the answers. The kernel's memory for sockets is \
-         not included.",
+        "Each request has a connection of its own, whose buffers count. LOCK.WAIT HEARD is the exception: one \
+         connection sends all requests, and another receives the answers. The kernel's memory for sockets is not \
+         included.",
     );
     table
 }

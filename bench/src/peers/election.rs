@@ -167,8 +167,9 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
          has waited for its turn, may say that it leads (a majority has its proclamation; etcd's Campaign returns)."
     ));
     table.note(
-        "The delay between the next leader's election and its report by an observer; 0: the observer is as early as the leader itself. Ours watches every node \
-         and believes a majority, etcd's asks the cluster (Observe).",
+        "The observer's delay is the time from the next leader's election to the observer's report; 0: the observer \
+         is as early as the leader itself. Palisade's observer watches every node and believes a majority; etcd's asks \
+         the cluster (Observe).",
     );
     options.installed.note_missing(&mut table);
     let (broken, round_trip, lost) = broken(&ports, options.broken).await;

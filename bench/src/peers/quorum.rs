@@ -223,7 +223,8 @@ fn times_table() -> Table {
         .numbers("locks", "", 0)
         .numbers("failed", "", 0);
     table.note(
-        "The ratio is the median over the rounds of the ratio of medians: in each round, every client has its turn.",
+        "In each round every client has its turn. The ratio is that of the medians of a round; the table has its \
+         median over the rounds.",
     );
     table.note(
         "raw SET and DEL is the floor, not a lock client: one command to every node at once, done when a majority has \

@@ -88,11 +88,13 @@ pub async fn measure(sets_of_nodes: &[Vec<Server>], rounds: usize) -> (Table, Ve
          connections: what any Redlock client must do. Rounds of both alternate.",
     );
     table.note(
-        "SET, own thread: the same, requested from a thread that has the connections, as the client has one: the \
-         cost of the way there and back without a lock.",
+        "SET, own thread: the same, but another thread has the connections. The difference is what passing requests \
+         and answers between threads costs.",
     );
-    table.note("Not got: too few nodes answered in the time that the client gives them, for example because other programs use \
-     the processors.");
+    table.note(
+        "Not got: too few nodes answered within the client's time limit, for example because other programs use the \
+         processors.",
+    );
     table.note(
         "Release: until a majority has answered. DEL: until all nodes that are not known to be down have answered.",
     );

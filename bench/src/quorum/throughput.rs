@@ -74,8 +74,8 @@ pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Ta
     table.note(format!(
         "Each task has a key of its own and repeats without a pause. Both take turns, {ROUNDS} of each; locks / SETs \
          is the median of the ratios within a round. CPU: per pair, of all threads, with the kernel's work for them. \
-         The client's runtime has one thread; nodes share the rest. Not got: too few nodes answered in the client's \
-         time limit."
+         The client's runtime has one thread; nodes share the rest. Not got: too few nodes answered within the \
+         client's time limit."
     ));
     let names = ["raw SET + DEL", "lock + release"];
     let mut lines = names.map(|name| Line { name: name.to_owned(), points: Vec::new() });
