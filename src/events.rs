@@ -6,9 +6,9 @@ use std::ops::RangeInclusive;
 
 use palisade_core::engine::Key;
 
-use crate::driver::{blocked_clients, cluster, gates, grant_events, listeners, propagation, timer};
+use crate::driver::{blocked_clients, cluster, gates, grant_events, listeners, propagation, slot_sources, timer};
 use crate::durability::{dropped_locks, incarnation, promotion, settings, start, tick};
-use crate::ffi::{Arrival, Context, Events, Import, Job, KeyName, LockKey, SlotEvents, Source};
+use crate::ffi::{Arrival, BusEvents, Context, Events, Import, Job, KeyName, LockKey, ServerId, SlotEvents, Source};
 use crate::{clock, state};
 
 /// The handlers of the server's events.
@@ -142,16 +142,30 @@ impl SlotEvents for NodeEvents {
         cluster::look(ctx);
     }
 
-    fn slots_migrate(slots: RangeInclusive<u16>, import: Import) {
+    fn slots_migrate(ctx: Context<'_>, slots: &[RangeInclusive<u16>], import: Import) {
         match import {
-            Import::Begins => cluster::arriving(slots, true),
-            Import::Fails => cluster::arriving(slots, false),
-            Import::Ends => cluster::came(slots),
+            Import::Begins => cluster::arriving(ctx, slots),
+            Import::Fails => cluster::not_arriving(slots),
+            Import::Ends => cluster::came(ctx, slots),
         }
     }
 
     fn slots_leave(job: Job, is_under_way: bool) {
         promotion::slots_leave(job, is_under_way);
+    }
+}
+
+impl BusEvents for NodeEvents {
+    fn asked(ctx: Context<'_>, from: &ServerId, payload: &[u8]) {
+        // A lock that MIGRATE has just moved to that server was not forgotten.
+        if state::with(|node| node.slots().has_dropped(None)) {
+            cluster::confirm_slot_flush(ctx);
+        }
+        slot_sources::answer(ctx, from, payload);
+    }
+
+    fn answered(_ctx: Context<'_>, from: &ServerId, payload: &[u8]) {
+        slot_sources::hear(from, payload);
     }
 }
 

@@ -1,6 +1,8 @@
 //! In a cluster, a lock is granted by the node that serves its slot, and waiters are redirected there.
 
-use crate::harness::{Member, Reply, cluster, error, in_step, int, joined, not_here, null, queues, text, wait_until};
+use crate::harness::{
+    Member, Reply, cluster, error, in_step, int, joined, migrate_slots, null, queues, text, wait_until,
+};
 
 /// The slot of `k`.
 const SLOT: i64 = 7629;
@@ -21,23 +23,6 @@ fn end_move(source: &Member, target: &Member, to: &Member) {
 fn migrate(source: &Member, target: &Member) {
     let line = format!("MIGRATE 127.0.0.1 {} k 0 60000", target.server.port());
     assert_eq!(source.client().say(&line), text("OK"));
-}
-
-/// Makes `from` begin to migrate these slots. Each slot has a job of its own, which moves the slot and its keys in one
-/// step. Returns `false` if this server cannot do that.
-fn migrate_slots(from: &Member, slots: &[i64], to: &Member) -> bool {
-    let jobs: String = slots.iter().map(|slot| format!(" SLOTSRANGE {slot} {slot} NODE {}", to.id)).collect();
-    match from.client().say(&format!("CLUSTER MIGRATESLOTS{jobs}")) {
-        Reply::Error(text) => {
-            assert!(text.to_lowercase().contains("unknown subcommand"), "{text}");
-            not_here("this server does not move slots in one step");
-            false
-        }
-        reply => {
-            assert_eq!(reply, self::text("OK"));
-            true
-        }
-    }
 }
 
 #[test]
@@ -83,7 +68,7 @@ fn a_lock_that_migrates_away_takes_its_waiters_along() {
     end_move(&one, &other, &other);
     assert!(error(me.say("LOCK.ACQUIRE k me 1000")).contains(&format!("{}", other.server.port())));
     assert_eq!(there.say("LOCK.RELEASE k me"), int(0));
-    assert!(there.insist("LOCK.ACQUIRE k next 60000").as_int() > token);
+    assert!(there.outlast_guard("LOCK.ACQUIRE k next 60000").as_int() > token);
     assert_eq!((one.server.info("held"), one.server.info("waiters")), (0, 0));
 }
 
@@ -164,7 +149,8 @@ fn a_slot_that_moves_away_and_back_at_once() {
                     true
                 }
                 moving => {
-                    assert!(["MOVED", "NOTYET", "CLUSTERDOWN"].iter().any(|code| moving.is_error(code)), "{moving:?}");
+                    let codes = ["MOVED", "NOTYET", "CLUSTERDOWN", "GUARDED"];
+                    assert!(codes.iter().any(|code| moving.is_error(code)), "{moving:?}");
                     false
                 }
             });
@@ -192,7 +178,7 @@ fn a_slot_that_moves_in_one_step() {
     assert_eq!((info.field("owner"), info.field("token"), info.field("note")), (text("me"), int(token), text("n")));
     assert_eq!(there.say("LOCK.ACQUIRE k thief 1000"), null());
     assert_eq!(there.say("LOCK.RELEASE k me"), int(0));
-    assert!(there.insist("LOCK.ACQUIRE k next 60000").as_int() > token);
+    assert!(there.outlast_guard("LOCK.ACQUIRE k next 60000").as_int() > token);
     wait_until("the source has none of it", || (one.server.info("held"), one.server.info("waiters")) == (0, 0));
 }
 

@@ -2,8 +2,8 @@
 //! locks is not.
 
 use crate::harness::{
-    Client, Member, Reply, Setup, cluster, error, guarded_ms, int, joined, not_here, null, queues, text, wait_until,
-    waits,
+    Client, Frozen, Member, Reply, Setup, cluster, error, guarded_ms, int, joined, migrate_slots, not_here, null,
+    queues, text, wait_until, waits,
 };
 
 /// The slot of `k`.
@@ -56,7 +56,7 @@ fn a_slot_that_came_without_its_locks_is_guarded_alone() {
         let left = guarded_ms(client.say("LOCK.ACQUIRE k you 60000"));
         assert!((30_000..=62_601).contains(&left), "{by}: {left}");
         for line in ["LOCK.WAIT k you 1000", "LOCK.ACQUIRE k you 60000 WAIT 1000", "LOCK.ACQUIRE {k}2 you 60000"] {
-            assert!(error(client.say(line)).contains("without its locks"), "{by}: {line}");
+            assert!(error(client.say(line)).contains("may be missing"), "{by}: {line}");
         }
         // The node as a whole serves, and so do its other slots.
         assert_eq!(client.say("LOCK.NODE").field("state"), text("serving"));
@@ -106,10 +106,10 @@ fn cluster_with_aof() -> (Member, Member) {
     members.into()
 }
 
-/// Slots without held locks migrate, each within a millisecond. They do not count as slots that came without their
-/// locks, and tokens continue above those of the former owner.
+/// Slots without held locks migrate, each within a millisecond. They are served once their former owner has said that
+/// it forgot nothing, and tokens continue above those of that owner.
 #[test]
-fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
+fn slots_that_were_imported_are_served_and_their_tokens_go_on() {
     // Of two new nodes, the later one has the higher tokens.
     let [to, from] = joined(["", "0 16383"]);
     let (mut there, mut here) = (to.client(), from.client());
@@ -131,7 +131,7 @@ fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
             wait_until("it is granted", || {
                 there.say("ASKING");
                 reply = there.say(&format!("LOCK.ACQUIRE {key} me 60000"));
-                !reply.is_error("NOTYET") && !reply.is_error("MOVED")
+                !["NOTYET", "MOVED", "GUARDED"].iter().any(|code| reply.is_error(code))
             });
             assert!(reply.as_int() > token, "{key}");
         }
@@ -139,9 +139,72 @@ fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
             assert_eq!(client.say(&format!("CLUSTER SETSLOT {slot} NODE {}", to.id)), text("OK"));
         }
         if !asked {
-            assert!(there.insist(&format!("LOCK.ACQUIRE {key} me 60000")).as_int() > token, "{key}");
+            assert!(there.outlast_guard(&format!("LOCK.ACQUIRE {key} me 60000")).as_int() > token, "{key}");
         }
     }
+    wait_until("the former owner has answered", || guarded_slots(&to) == 0);
+}
+
+/// The master of a slot is killed without its data while `k` is held. It comes back guarded, and the slot leaves it. Its
+/// guard goes along, to one node and from there to a third.
+#[test]
+fn the_guard_of_a_master_goes_along_with_its_slots() {
+    for in_one_step in [false, true] {
+        let mut members = joined(["0 16383", "", ""]);
+        for member in &members {
+            member.client().say("CONFIG SET cluster-allow-replica-migration no");
+        }
+        members[0].client().insist("LOCK.ACQUIRE k me 60000");
+        members[0].server.kill();
+        members[0].server.start_again();
+        for (from, to) in [(0, 1), (1, 2)] {
+            let (from, to) = (&members[from], &members[to]);
+            let mut client = from.client();
+            wait_until("the cluster is up", || client.say("CLUSTER INFO").as_text().contains("cluster_state:ok"));
+            if !in_one_step {
+                assert_eq!(to.client().say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", from.id)), text("OK"));
+                assert_eq!(client.say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", to.id)), text("OK"));
+                assert!(client.say("LOCK.ACQUIRE k you 60000").is_error("ASK"));
+                let mut there = to.client();
+                there.say("ASKING");
+                assert!(guarded_ms(there.say("LOCK.ACQUIRE k you 60000")) > 0, "while it is imported");
+                [to, from].iter().for_each(|at| assign(at, to));
+            } else if !migrate_slots(from, &[SLOT], to) {
+                return;
+            }
+            let mut there = to.client();
+            let mut left = 0;
+            wait_until("the guard has come", || {
+                let reply = there.say("LOCK.ACQUIRE k you 60000");
+                assert!(["GUARDED", "MOVED", "NOTYET"].iter().any(|code| reply.is_error(code)), "{reply:?}");
+                left = if reply.is_error("GUARDED") { guarded_ms(reply) } else { 0 };
+                left > 10
+            });
+            // Each move adds a hundredth, by which clocks may drift.
+            assert!((20_000..=64_000).contains(&left), "{left}");
+            assert!(to.server.log().contains("may have forgotten locks"), "{}", to.server.log());
+            assert_eq!(there.say("LOCK.NODE").field("state"), text("serving"), "the other slots of the node");
+        }
+        assert_eq!(members[2].client().say("LOCK.GUARD LIFT"), int(0));
+        assert!(members[2].client().insist("LOCK.ACQUIRE k you 60000").as_int() > 0);
+    }
+}
+
+/// The former owner of a slot stops before it can say what it forgot. The slot is guarded until it says so.
+#[test]
+fn a_slot_whose_former_owner_is_silent_is_guarded() {
+    let (from, to) = cluster();
+    let mut there = to.client();
+    assert_eq!(there.say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", from.id)), text("OK"));
+    let frozen = Frozen::new(&from.server);
+    assign(&to, &to);
+    for _ in 0..2 {
+        assert_eq!(guarded_ms(there.say("LOCK.ACQUIRE k you 60000")), 10);
+    }
+    wait_until("the log says so", || to.server.log().contains("does not say whether it has forgotten locks"));
+    assert_eq!(guarded_slots(&to), 1);
+    drop(frozen);
+    assert!(there.outlast_guard("LOCK.ACQUIRE k you 60000").as_int() > 0);
     assert_eq!(guarded_slots(&to), 0);
 }
 

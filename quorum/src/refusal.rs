@@ -282,8 +282,9 @@ impl fmt::Display for Refusal {
             ),
             Self::SlotGuarded { left_ms } => write!(
                 f,
-                "GUARDED {left_ms} the cluster slot of this lock came to this node without its locks, or they were dropped \
-                 (slot), and their holders may still rely on them: try again after that many milliseconds"
+                "GUARDED {left_ms} some locks of this cluster slot may be missing here: it came without them, or from a node \
+                 that may have forgotten them, or they were dropped (slot). Their holders may still rely on them: try again \
+                 after that many milliseconds"
             ),
             Self::Evicted { left_ms } => write!(
                 f,

@@ -1,6 +1,7 @@
 //! Finds out which slots of a cluster this node serves, and which other node serves a key.
 //!
-//! A slot may come without its locks, so [`look`] compares the slots that the node serves with those that it served. It
+//! Slots that come with their locks are open once their source has said what it forgot ([`slot_sources`]). A slot may
+//! also come without its locks, so [`look`] compares the slots that the node serves with those that it served. It
 //! does so ten times a second (less often if that takes long), right after a CLUSTER command that gives or takes slots,
 //! and before anything is promised in an unknown slot. A slot can return only in three ways: by such a command, by a
 //! migration in one step, whose end the server reports, or by a promotion, which guards the node. So no slot leaves and
@@ -12,8 +13,9 @@
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 
-use palisade_core::{BootTime, SlotSet};
+use palisade_core::{BootTime, Imports, NodeId, SlotSet};
 
+use super::slot_sources;
 use crate::durability::incarnation;
 use crate::ffi::{CallReply, Context, KeyName, warn};
 use crate::{clock, state};
@@ -44,10 +46,13 @@ pub fn begin(ctx: Context<'_>) {
     }
 }
 
-/// Reads the slots. Called ten times a second; does nothing if the pause after the last read is not over.
+/// Reads the slots, if the pause after the last read is over, and asks the nodes from which slots come. Called ten times
+/// a second.
 pub fn tick(ctx: Context<'_>) {
     if clock::boot_now() >= RESTS_UNTIL.get() {
         look(ctx);
+    } else {
+        slot_sources::ask(ctx);
     }
 }
 
@@ -65,7 +70,7 @@ pub fn look(ctx: Context<'_>) {
     }
     let start_us = clock::thread_cpu_us();
     confirm_slot_flush(ctx);
-    let nodes = CallReply::of_word(ctx, c"CLUSTER", c"NODES").and_then(|reply| reply.value().text());
+    let nodes = nodes(ctx);
     let slots = nodes.as_deref().and_then(slots_of_myself);
     let now = clock::now();
     RESTS_UNTIL.set(now.boot.plus_us(rest_us(clock::thread_cpu_us().saturating_sub(start_us))));
@@ -81,6 +86,12 @@ pub fn look(ctx: Context<'_>) {
     } else if gained.unknown > 0 {
         incarnation::save(now);
     }
+    slot_sources::ask(ctx);
+}
+
+/// Returns the server's list of the cluster's nodes.
+fn nodes(ctx: Context<'_>) -> Option<String> {
+    CallReply::of_word(ctx, c"CLUSTER", c"NODES").and_then(|reply| reply.value().text())
 }
 
 /// Reads the slots if the node may not know whether it serves the slot of `key`. Called before something is promised
@@ -107,21 +118,31 @@ pub fn dropped(name: &[u8], end: BootTime) {
     }
 }
 
-/// Notes that these slots are coming to this node in one step with their locks (true), or no longer are (false).
-pub fn arriving(slots: RangeInclusive<u16>, are_on_their_way: bool) {
-    state::with(|node| node.slots_arrive(slots, are_on_their_way));
+/// Notes that these slots are coming in one step with their locks, from the node that serves the first of them.
+pub fn arriving(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
+    let nodes = nodes(ctx).unwrap_or_default();
+    let from = slots.first().and_then(|slots| owner_of(&nodes, *slots.start()));
+    let now = clock::boot_now();
+    state::with(|node| slots.iter().for_each(|slots| node.slots_arrive(slots.clone(), from, now)));
+    slot_sources::ask(ctx);
+}
+
+/// Notes that these slots are no longer coming.
+pub fn not_arriving(slots: &[RangeInclusive<u16>]) {
+    state::with(|node| slots.iter().for_each(|slots| node.slots_arrive(slots.clone(), None, BootTime::default())));
 }
 
 /// Notes that these slots have come to this node in one step with their locks.
-pub fn came(slots: RangeInclusive<u16>) {
+pub fn came(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
     let now = clock::now();
-    state::with(|node| node.slots_came(slots, now));
+    state::with(|node| slots.iter().for_each(|slots| node.slots_came(slots.clone(), now)));
     incarnation::save(now);
+    slot_sources::ask(ctx);
 }
 
 /// Finds out whether recently deleted live locks were deleted with their whole slots (CLUSTER FLUSHSLOT). The key
 /// events look like those of single deletions, so the server's count of CLUSTER FLUSHSLOT decides.
-fn confirm_slot_flush(ctx: Context<'_>) {
+pub fn confirm_slot_flush(ctx: Context<'_>) {
     let count = FLUSHES.get().map(|_| flushes(ctx));
     let flushed = FLUSHES.replace(count) != count;
     let guarded = state::with(|node| node.confirm_slot_flush(flushed));
@@ -142,27 +163,43 @@ fn flushes(ctx: Context<'_>) -> u64 {
 
 /// Parses the node's own line of CLUSTER NODES. Returns the slots that the node serves, and those that it imports from
 /// a reachable master.
-fn slots_of_myself(nodes: &str) -> Option<(SlotSet, SlotSet)> {
+fn slots_of_myself(nodes: &str) -> Option<(SlotSet, Imports)> {
     let is_there = |id: &str| {
         let node = nodes.lines().find(|node| node.split(' ').next() == Some(id));
         node.is_some_and(|node| !flags(node).any(|flag| flag.starts_with("fail")))
     };
     let myself = nodes.lines().find(|node| flags(node).any(|flag| flag == "myself"))?;
-    let (mut owned, mut imported) = (SlotSet::default(), SlotSet::default());
-    for field in myself.split(' ').skip(8) {
+    let (mut owned, mut imported) = (SlotSet::default(), Imports::new());
+    for field in fields_of_slots(myself) {
         if let Some(moving) = field.strip_prefix('[') {
             if let Some((slot, from)) = moving.trim_end_matches(']').split_once("-<-")
                 && is_there(from)
             {
-                let slot = slot.parse().ok()?;
-                imported.insert(slot..=slot);
+                imported.insert(slot.parse().ok()?, from.as_bytes().try_into().ok()?);
             }
         } else {
-            let (first, last) = field.split_once('-').unwrap_or((field, field));
-            owned.insert(first.parse().ok()?..=last.parse().ok()?);
+            owned.insert(range(field)?);
         }
     }
     Some((owned, imported))
+}
+
+/// Returns the node that serves `slot`.
+fn owner_of(nodes: &str, slot: u16) -> Option<NodeId> {
+    let serves = |field| range(field).is_some_and(|slots| slots.contains(&slot));
+    let owner = nodes.lines().find(|node| fields_of_slots(node).any(serves))?;
+    owner.split(' ').next()?.as_bytes().try_into().ok()
+}
+
+/// Returns what the line of a node says of its slots.
+fn fields_of_slots(node: &str) -> impl Iterator<Item = &str> {
+    node.split(' ').skip(8)
+}
+
+/// Parses a range of slots; `None` if the field is about a slot that moves.
+fn range(field: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = field.split_once('-').unwrap_or((field, field));
+    Some(first.parse().ok()?..=last.parse().ok()?)
 }
 
 /// Returns the flags in the line that CLUSTER NODES has for a node.
@@ -220,13 +257,19 @@ mod tests {
 
     #[test]
     fn the_line_of_the_node_itself_says_what_it_serves() {
-        let nodes = "aa 127.0.0.1:1@2 master - 0 1 1 connected 0-5\n\
-                     bb 127.0.0.1:3@4,host myself,master - 0 1 2 connected 7 9-11 [12->-aa] [13-<-aa] [14-<-cc] [15-<-dd]\n\
-                     cc 127.0.0.1:5@6 master,fail - 0 1 3 disconnected\n";
-        let (owned, imported) = slots_of_myself(nodes).unwrap();
+        let [aa, bb, cc, dd] = ["a", "b", "c", "d"].map(|letter| letter.repeat(40));
+        let nodes = format!(
+            "{aa} 127.0.0.1:1@2 master - 0 1 1 connected 0-5\n\
+             {bb} 127.0.0.1:3@4,host myself,master - 0 1 2 connected 7 9-11 [12->-{aa}] [13-<-{aa}] [14-<-{cc}] [15-<-{dd}]\n\
+             {cc} 127.0.0.1:5@6 master,fail - 0 1 3 disconnected\n"
+        );
+        let (owned, imported) = slots_of_myself(&nodes).unwrap();
         let of = |set: &SlotSet| (0..20).filter(|&slot| set.contains(slot)).collect::<Vec<_>>();
         assert_eq!(of(&owned), [7, 9, 10, 11]);
-        assert_eq!(of(&imported), [13], "one that failed brings nothing, nor one that is not known");
+        let expected = Imports::from([(13, [b'a'; 40])]);
+        assert_eq!(imported, expected, "one that failed brings nothing, nor one that is not known");
+        let owners = [5, 6, 7, 10, 12].map(|slot| owner_of(&nodes, slot).map(|owner| owner[0]));
+        assert_eq!(owners, [Some(b'a'), None, Some(b'b'), Some(b'b'), None]);
         assert_eq!(slots_of_myself("aa 127.0.0.1:1@2 master - 0 1 1 connected 0-5\n"), None);
         assert_eq!(slots_of_myself("bb :0@0 myself,master - 0 0 0 connected\n"), Some(Default::default()));
         assert_eq!(slots_of_myself("not the list\n"), None);

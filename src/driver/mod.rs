@@ -15,6 +15,7 @@ mod perform;
 pub mod propagation;
 mod questions;
 pub mod sight;
+pub mod slot_sources;
 pub mod timer;
 pub mod watchers;
 

@@ -8,13 +8,14 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::api::{api, raw};
 use super::boundary;
+use super::bus::{self, BusEvents};
 use super::context::{self, Context};
 use super::notify;
 use super::slots::{self, SlotEvents};
 use super::string::KeyName;
 
 /// The handlers for the server's events.
-pub trait Events: SlotEvents {
+pub trait Events: SlotEvents + BusEvents {
     /// Called about ten times a second, whatever the wall clock does.
     fn cron(ctx: Context<'_>);
 
@@ -103,6 +104,7 @@ pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     }
     if ctx.is_cluster() {
         slots::subscribe::<E>(ctx)?;
+        bus::subscribe::<E>(ctx);
     }
     let kinds = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED | raw::REDISMODULE_NOTIFY_EVICTED;
     // SAFETY: the module is being loaded.

@@ -11,6 +11,7 @@
 mod api;
 mod blocked;
 mod boundary;
+mod bus;
 mod call;
 mod command;
 mod config;
@@ -36,6 +37,7 @@ mod value;
 
 pub use blocked::{Blocked, BlockedClients};
 pub use boundary::is_poisoned;
+pub use bus::{BusEvents, Message, ServerId, send};
 pub use call::CallReply;
 pub use command::{AclGroup, Call, Command, Entry, Spec, register as register_command};
 pub use config::{

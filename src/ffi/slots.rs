@@ -21,7 +21,7 @@ pub trait SlotEvents {
     fn slots_change(ctx: Context<'_>);
 
     /// Called when a migration of these slots to this node, in one step with their keys, begins, fails or ends.
-    fn slots_migrate(slots: RangeInclusive<u16>, import: Import);
+    fn slots_migrate(ctx: Context<'_>, slots: &[RangeInclusive<u16>], import: Import);
 
     /// Called with `is_under_way` true when the migration `job` begins to move slots away from this node, in one step
     /// with their keys, and with false when it is over.
@@ -118,7 +118,7 @@ extern "C" fn on_command<E: SlotEvents>(filter: *mut raw::RedisModuleCommandFilt
 }
 
 extern "C" fn on_migration<E: SlotEvents>(
-    _ctx: *mut raw::RedisModuleCtx,
+    ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     subevent: u64,
     data: *mut c_void,
@@ -137,10 +137,9 @@ extern "C" fn on_migration<E: SlotEvents>(
             EXPORT_ABORTED | EXPORT_COMPLETED => return E::slots_leave(job, false),
             _ => return,
         };
-        for Range { first, last } in ranges {
-            if let (Ok(first), Ok(last)) = (u16::try_from(*first), u16::try_from(*last)) {
-                E::slots_migrate(first..=last, import);
-            }
-        }
+        let range = |range: &Range| Some(u16::try_from(range.first).ok()?..=u16::try_from(range.last).ok()?);
+        let slots: Vec<_> = ranges.iter().filter_map(range).collect();
+        // SAFETY: the server's context lasts for the call.
+        E::slots_migrate(unsafe { Context::new(ctx) }, &slots, import);
     });
 }

@@ -1,6 +1,6 @@
 //! Masters of one cluster.
 
-use super::{Client, Server, Setup, free_port, text, wait_until};
+use super::{Client, Reply, Server, Setup, free_port, not_here, text, wait_until};
 
 /// A server of a cluster, with its id in that cluster.
 pub struct Member {
@@ -49,6 +49,23 @@ pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: fn(Setup) -> S
         wait_until("it serves", || client.say("LOCK.NODE").field("state") == text("serving"));
     }
     members
+}
+
+/// Makes `from` begin to migrate these slots. Each slot has a job of its own, which moves the slot and its keys in one
+/// step. Returns `false` if this server cannot do that.
+pub fn migrate_slots(from: &Member, slots: &[i64], to: &Member) -> bool {
+    let jobs: String = slots.iter().map(|slot| format!(" SLOTSRANGE {slot} {slot} NODE {}", to.id)).collect();
+    match from.client().say(&format!("CLUSTER MIGRATESLOTS{jobs}")) {
+        Reply::Error(text) => {
+            assert!(text.to_lowercase().contains("unknown subcommand"), "{text}");
+            not_here("this server does not move slots in one step");
+            false
+        }
+        reply => {
+            assert_eq!(reply, super::text("OK"));
+            true
+        }
+    }
 }
 
 fn member(how: fn(Setup) -> Setup) -> Member {

@@ -73,7 +73,7 @@ fn guards(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     let slots = view.info.number("lock_guarded_slots");
     if slots > 0 {
-        let text = format!("{slots} of its slots are guarded: they came without their locks");
+        let text = format!("{slots} of its slots are guarded: locks in them may be missing");
         found.add(Change, text, "wait: they serve again when all leases that they may have forgotten have ended");
     }
     // A replica grants nothing anyway, and starts a guard of its own when it becomes a master.

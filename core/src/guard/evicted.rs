@@ -92,6 +92,11 @@ impl Evicted {
         self.0.retain(|_, (_, deadline)| now <= *deadline);
     }
 
+    /// Returns the end of the last lease among the evicted locks.
+    pub fn last_end(&self) -> Option<BootTime> {
+        self.0.values().map(|(_, deadline)| *deadline).max()
+    }
+
     /// Returns the number of evicted locks that may still be held.
     pub fn len(&self) -> usize {
         self.0.len()

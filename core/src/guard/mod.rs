@@ -7,7 +7,9 @@
 pub mod evicted;
 pub mod flush;
 pub mod outstanding;
+pub mod slot_set;
 pub mod slots;
+pub mod sources;
 
 use crate::refusal::Refusal;
 use crate::values::cause::Cause;

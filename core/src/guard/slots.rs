@@ -1,71 +1,18 @@
 //! The hash slots of a cluster: which of them this node has served without interruption, and in which it has to refuse
 //! locks for a while.
 //!
-//! An imported slot brings its locks along. A slot may also be given to the node without them: its master died, or an
-//! operator assigned it. Then leases may still run that are unknown here, and the locks of that slot alone are guarded
-//! until all have ended. The locks of a slot are also guarded if a flush of that slot drops them together.
+//! An imported slot brings its locks along, but not those that its former owner has forgotten, so that node is asked
+//! first ([`Sources`]). A slot may also be given to the node without its locks: its master died, or an operator assigned
+//! it. Then leases may still run that are unknown here, and the locks of that slot alone are guarded until all have
+//! ended. The locks of a slot are also guarded if a flush of that slot drops them together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use crc::{CRC_16_XMODEM, Crc, Table};
-
+use crate::guard::slot_set::{CLUSTER_SLOTS, SlotSet, slot_of};
+use crate::guard::sources::{ASK_AGAIN_MS, NodeId, Sources};
 use crate::refusal::Refusal;
 use crate::values::time::BootTime;
-
-/// The number of hash slots of a cluster.
-pub const CLUSTER_SLOTS: u16 = 16_384;
-
-const WORDS: usize = CLUSTER_SLOTS as usize / 64;
-
-static CRC16: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_XMODEM);
-
-/// Returns the slot of the key `name`. The hash is over the part between its first `{` and the next `}`, if that is not
-/// empty.
-pub fn slot_of(name: &[u8]) -> u16 {
-    let place = |bytes: &[u8], wanted| bytes.iter().position(|&byte| byte == wanted);
-    let tag = place(name, b'{').and_then(|open| {
-        let rest = &name[open + 1..];
-        place(rest, b'}').filter(|&len| len > 0).map(|len| &rest[..len])
-    });
-    CRC16.checksum(tag.unwrap_or(name)) % CLUSTER_SLOTS
-}
-
-/// A set of slots, with a bit for each.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlotSet(Box<[u64; WORDS]>);
-
-impl Default for SlotSet {
-    fn default() -> Self {
-        Self(Box::new([0; WORDS]))
-    }
-}
-
-impl SlotSet {
-    /// Adds the slots of this range; numbers above the last slot are ignored.
-    pub fn insert(&mut self, slots: RangeInclusive<u16>) {
-        let (first, last) = (usize::from(*slots.start()), usize::from((*slots.end()).min(CLUSTER_SLOTS - 1)));
-        if first > last {
-            return;
-        }
-        // Works on 64 slots at a time, because nodes have ranges of thousands.
-        for n in first / 64..=last / 64 {
-            let from = if n == first / 64 { first % 64 } else { 0 };
-            let to = if n == last / 64 { last % 64 } else { 63 };
-            self.0[n] |= u64::MAX << from & u64::MAX >> (63 - to);
-        }
-    }
-
-    /// Returns whether `slot` is in the set.
-    pub fn contains(&self, slot: u16) -> bool {
-        self.0.get(usize::from(slot / 64)).is_some_and(|word| word >> (slot % 64) & 1 != 0)
-    }
-
-    fn set(&mut self, slot: u16, is_in: bool) {
-        let (word, bit) = (&mut self.0[usize::from(slot / 64)], 1 << (slot % 64));
-        *word = if is_in { *word | bit } else { *word & !bit };
-    }
-}
 
 /// The result of reading which slots the node serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +23,17 @@ pub struct Gained {
     pub guarded: usize,
 }
 
+/// The slots that a node imports key by key, each with the node from which it comes.
+pub type Imports = BTreeMap<u16, NodeId>;
+
+/// A slot that is coming in one step, or has come and waits for its source's answer.
+#[derive(Clone, Copy, Debug)]
+struct Coming {
+    from: NodeId,
+    /// The time from which on the source has to be asked.
+    since: BootTime,
+}
+
 /// The slots that a node of a cluster serves, and their guards. Empty outside a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Slots(Option<Box<InCluster>>);
@@ -84,9 +42,14 @@ pub struct Slots(Option<Box<InCluster>>);
 struct InCluster {
     served: SlotSet,
     /// The slots that the node was importing key by key when it last read them.
-    imported: SlotSet,
+    imported: Imports,
     /// The slots that are coming to this node in one step, with their locks.
-    arriving: SlotSet,
+    arriving: BTreeMap<u16, Coming>,
+    /// The slots that have come with their locks, while their sources have not answered. Each with the end of the guard
+    /// that it has if no answer comes.
+    unsettled: BTreeMap<u16, (Coming, BootTime)>,
+    /// The nodes from which these slots come.
+    sources: Sources,
     /// True if the guard of the whole node covers the slots that it gains next.
     covered: bool,
     /// The end of the guard of each guarded slot. Until then owners unknown to the node may hold its locks.
@@ -99,11 +62,41 @@ struct InCluster {
 impl InCluster {
     #[inline(never)]
     fn ensure_open(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
-        match self.guards.get(&slot_of(name)) {
-            Some(until) if now <= *until => {
-                Err(Refusal::SlotGuarded { left_ms: until.ms_since_rounded_up(now).max(1) })
+        let slot = slot_of(name);
+        let guarded = |until: BootTime| until.ms_since_rounded_up(now).max(1);
+        let left_ms = match (self.guards.get(&slot), self.unsettled.get(&slot), self.imported.get(&slot)) {
+            (Some(&until), ..) if now <= until => Some(guarded(until)),
+            (_, Some(&(_, until)), _) if now <= until => Some(guarded(until).min(ASK_AGAIN_MS.into())),
+            (.., Some(from)) if !self.served.contains(slot) => {
+                match self.sources.forgot_until(from, BootTime::default(), now) {
+                    Some(until) => (now <= until).then(|| guarded(until)),
+                    None => Some(ASK_AGAIN_MS.into()),
+                }
             }
-            _ => Ok(()),
+            _ => None,
+        };
+        left_ms.map_or(Ok(()), |left_ms| Err(Refusal::SlotGuarded { left_ms }))
+    }
+
+    /// Returns whether no slot is refused.
+    #[inline(always)]
+    fn are_all_open(&self) -> bool {
+        self.guards.is_empty() && self.unsettled.is_empty() && self.imported.is_empty()
+    }
+
+    fn guard(&mut self, slot: u16, until: BootTime) {
+        let end = self.guards.entry(slot).or_default();
+        *end = until.max(*end);
+    }
+
+    /// Takes a slot that has come with its locks. Without an answer of its source it is guarded until `until`.
+    fn take(&mut self, slot: u16, coming: Coming, now: BootTime, until: BootTime) {
+        match self.sources.forgot_until(&coming.from, coming.since, now) {
+            Some(forgot_until) if now <= forgot_until => self.guard(slot, forgot_until),
+            Some(_) => {}
+            None => {
+                self.unsettled.insert(slot, (coming, until));
+            }
         }
     }
 
@@ -133,32 +126,81 @@ impl Slots {
         }
     }
 
-    /// Notes that these slots are coming to this node in one step with their locks (true), or no longer are (false).
-    pub fn arriving(&mut self, slots: RangeInclusive<u16>, are_on_their_way: bool) {
+    /// Notes that from `now` on these slots are coming from the node `from` in one step with their locks. `None`: they
+    /// no longer are.
+    pub fn arriving(&mut self, slots: RangeInclusive<u16>, from: Option<NodeId>, now: BootTime) {
         if let Some(known) = &mut self.0 {
             for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
-                known.arriving.set(slot, are_on_their_way);
+                match from {
+                    Some(from) => known.arriving.insert(slot, Coming { from, since: now }),
+                    None => known.arriving.remove(&slot),
+                };
             }
         }
     }
 
-    /// Notes that these slots have come to this node in one step with their locks. It serves them from now on, without
-    /// a guard.
-    pub fn came(&mut self, slots: RangeInclusive<u16>) {
+    /// Notes that at `now` these slots have come to this node in one step with their locks. It serves them from now on,
+    /// but grants nothing in them until their source has said what it forgot: without an answer until `until`.
+    pub fn came(&mut self, slots: RangeInclusive<u16>, now: BootTime, until: BootTime) {
         if let Some(known) = &mut self.0 {
             for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
-                known.arriving.set(slot, false);
+                match known.arriving.remove(&slot) {
+                    Some(coming) => known.take(slot, coming, now, until),
+                    None if !known.served.contains(slot) => known.guard(slot, until),
+                    None => {}
+                }
                 known.served.set(slot, true);
             }
         }
     }
 
+    /// Returns the earliest time from which on a slot waits for the answer of its source; `None` if none does.
+    pub fn unsettled_since(&self) -> Option<BootTime> {
+        self.0.as_ref()?.unsettled.values().map(|(coming, _)| coming.since).min()
+    }
+
+    /// Returns the nodes that have to be asked at `now` which grants they have forgotten, because slots come from them,
+    /// and notes that they are asked.
+    pub fn ask_sources(&mut self, now: BootTime) -> Vec<NodeId> {
+        let Some(known) = &mut self.0 else { return Vec::new() };
+        let mut since: BTreeMap<NodeId, Option<BootTime>> = known.imported.values().map(|from| (*from, None)).collect();
+        let coming = known.arriving.values().chain(known.unsettled.values().map(|(coming, _)| coming));
+        for coming in coming {
+            let last = since.entry(coming.from).or_default();
+            *last = (*last).max(Some(coming.since));
+        }
+        known.sources.keep(|node| since.contains_key(node));
+        since.retain(|node, since| known.sources.ask(*node, *since, now));
+        since.into_keys().collect()
+    }
+
+    /// Takes the answer of the node `from` to the question of the time `asked`: grants that it has forgotten may last
+    /// until `until`. Returns the number of slots that are guarded because of it, and of those that are now open.
+    pub fn source_answers(&mut self, from: NodeId, asked: BootTime, now: BootTime, until: BootTime) -> (usize, usize) {
+        let Some(known) = &mut self.0 else { return (0, 0) };
+        if !known.sources.hear(&from, asked, until) {
+            return (0, 0);
+        }
+        let settled = |(coming, _): &(Coming, BootTime)| coming.from == from && coming.since <= asked;
+        let slots: Vec<u16> =
+            known.unsettled.iter().filter(|(_, coming)| settled(coming)).map(|(slot, _)| *slot).collect();
+        let is_guarded = now <= until;
+        for slot in &slots {
+            known.unsettled.remove(slot);
+            if is_guarded {
+                known.guard(*slot, until);
+            }
+        }
+        if is_guarded { (slots.len(), 0) } else { (0, slots.len()) }
+    }
+
     /// Notes that at `now` the node serves the slots `owned`, and is importing `imported`. Slots that it gained without
-    /// their locks are guarded until `until`.
-    pub fn seen(&mut self, owned: &SlotSet, imported: SlotSet, now: BootTime, until: BootTime) -> Gained {
+    /// their locks are guarded until `until`, and so are others whose source does not answer.
+    pub fn seen(&mut self, owned: &SlotSet, imported: Imports, now: BootTime, until: BootTime) -> Gained {
         let mut gained = Gained::default();
         let Some(known) = &mut self.0 else { return gained };
         known.guards.retain(|_, until| now <= *until);
+        known.unsettled.retain(|_, (_, until)| now <= *until);
         let covered = std::mem::take(&mut known.covered);
         if known.served == *owned && known.imported == imported {
             return gained;
@@ -167,14 +209,16 @@ impl Slots {
             let (is_owned, was_served) = (owned.contains(slot), known.served.contains(slot));
             if is_owned && !was_served {
                 gained.unknown += 1;
-                let brought_its_locks = known.imported.contains(slot) || known.arriving.contains(slot);
-                if !brought_its_locks && !covered {
-                    gained.guarded += 1;
-                    let end = known.guards.entry(slot).or_default();
-                    *end = until.max(*end);
+                let coming = known.imported.get(&slot).map(|from| Coming { from: *from, since: now });
+                match coming.or(known.arriving.remove(&slot)) {
+                    _ if covered => {}
+                    Some(coming) => known.take(slot, coming, now, until),
+                    None => {
+                        gained.guarded += 1;
+                        known.guard(slot, until);
+                    }
                 }
-                known.arriving.set(slot, false);
-            } else if imported.contains(slot) && !known.imported.contains(slot) {
+            } else if imported.contains_key(&slot) && !known.imported.contains_key(&slot) {
                 gained.unknown += 1;
             }
         }
@@ -231,8 +275,7 @@ impl Slots {
         }
         let count = dropped.len();
         for (slot, end) in dropped {
-            let until = known.guards.entry(slot).or_default();
-            *until = end.max(*until);
+            known.guard(slot, end);
         }
         count
     }
@@ -241,7 +284,7 @@ impl Slots {
     #[inline(always)]
     pub fn ensure_open(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
         match &self.0 {
-            Some(known) if !known.guards.is_empty() => known.ensure_open(name, now),
+            Some(known) if !known.are_all_open() => known.ensure_open(name, now),
             _ => Ok(()),
         }
     }
@@ -250,147 +293,35 @@ impl Slots {
     pub fn lift(&mut self) {
         if let Some(known) = &mut self.0 {
             known.guards.clear();
+            known.unsettled.clear();
         }
     }
 
-    /// Returns the number of slots that are guarded at `now`.
+    /// Returns the number of slots that are guarded at `now`, or wait for their source's answer.
     pub fn guarded(&self, now: BootTime) -> usize {
-        self.0.as_ref().map_or(0, |known| known.guards.values().filter(|until| now <= **until).count())
+        self.guards().filter(|(_, until)| now <= *until).map(|(slot, _)| slot).collect::<BTreeSet<_>>().len()
     }
 
     /// Returns the latest end among the guards of slots that are armed at `now`.
     pub fn guarded_until(&self, now: BootTime) -> Option<BootTime> {
-        self.0.as_ref()?.guards.values().copied().filter(|until| now <= *until).max()
+        self.guards().map(|(_, until)| until).filter(|until| now <= *until).max()
+    }
+
+    /// Iterates over the guards of slots, over or not. Those of slots whose source has not answered come last.
+    fn guards(&self) -> impl Iterator<Item = (u16, BootTime)> {
+        self.0.iter().flat_map(|known| {
+            let unsettled = known.unsettled.iter().map(|(slot, (_, until))| (*slot, *until));
+            known.guards.iter().map(|(slot, until)| (*slot, *until)).chain(unsettled)
+        })
+    }
+
+    /// Returns the end of the last grant of a slot that this node may have forgotten, as far as single slots are
+    /// concerned: of the guards that are armed at `now`, and of locks that were deleted for an unknown reason.
+    pub fn forgotten_until(&self, now: BootTime) -> Option<BootTime> {
+        let dropped = self.0.iter().flat_map(|known| known.dropped.values().copied());
+        self.guarded_until(now).into_iter().chain(dropped).max()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: BootTime = BootTime::from_us(1_000_000);
-    const END: BootTime = BootTime::from_us(63_600_000);
-
-    fn set(slots: RangeInclusive<u16>) -> SlotSet {
-        let mut set = SlotSet::default();
-        set.insert(slots);
-        set
-    }
-
-    fn none() -> SlotSet {
-        SlotSet::default()
-    }
-
-    /// Returns the slots of a cluster's node that has read them, and serves none.
-    fn empty() -> Slots {
-        let mut slots = Slots::default();
-        slots.begin();
-        assert_eq!(slots.seen(&none(), none(), NOW, END), Gained::default());
-        slots
-    }
-
-    #[test]
-    fn keys_are_in_the_slots_that_the_servers_say() {
-        for (name, slot) in [
-            (&b""[..], 0),
-            (b"123456789", 12_739),
-            (b"k", 7_629),
-            (b"{k}.lock", 7_629),
-            (b"foo{k}{bar}", 7_629),
-            (b"{}k", slot_of(b"{}k")),
-            (b"foo", 12_182),
-        ] {
-            assert_eq!(slot_of(name), slot, "{name:?}");
-        }
-        assert_ne!(slot_of(b"{}k"), slot_of(b""), "an empty tag is none");
-        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
-    }
-
-    #[test]
-    fn a_set_has_the_slots_that_were_put_in_and_no_others() {
-        let edges = [0, 1, 62, 63, 64, 65, 127, 128, 129, 16_319, 16_320, 16_382, 16_383, 16_384, u16::MAX];
-        for first in edges {
-            for last in edges {
-                let both = set(first..=last);
-                for slot in (0..CLUSTER_SLOTS).filter(|slot| slot % 61 == 0 || edges.contains(slot)) {
-                    assert_eq!(both.contains(slot), (first..=last).contains(&slot), "{slot} in {first} to {last}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn outside_a_cluster_nothing_is_refused() {
-        let mut slots = Slots::default();
-        slots.drop_lock(b"k", END);
-        assert!(slots.is_known(b"k") && !slots.has_dropped(None));
-        assert_eq!(slots.seen(&set(0..=9), none(), NOW, END), Gained::default());
-        assert_eq!((slots.ensure_open(b"k", NOW), slots.guarded(NOW)), (Ok(()), 0));
-    }
-
-    #[test]
-    fn slots_of_the_start_and_of_a_promotion_are_covered() {
-        let mut slots = Slots::default();
-        slots.begin();
-        assert_eq!(slots.seen(&set(0..=9_999), none(), NOW, END), Gained { unknown: 10_000, guarded: 0 });
-        assert!(slots.is_known(b"k"));
-        slots.seen(&none(), none(), NOW, END);
-        assert!(!slots.is_known(b"k"), "what is lost is not known any more");
-        slots.cover();
-        assert_eq!(slots.seen(&set(0..=9_999), none(), NOW, END).guarded, 0);
-    }
-
-    #[test]
-    fn a_slot_without_its_locks_is_guarded_alone() {
-        let mut slots = empty();
-        assert_eq!(slots.seen(&set(7_629..=7_630), none(), NOW, END), Gained { unknown: 2, guarded: 2 });
-        assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
-        assert_eq!(slots.ensure_open(b"foo", NOW), Ok(()));
-        assert_eq!((slots.guarded(NOW), slots.guarded_until(NOW)), (2, Some(END)));
-        // The slot was lost and comes again. Its guard counts again: it was not forgotten meanwhile.
-        slots.seen(&none(), none(), NOW, END);
-        assert_eq!(slots.guarded(NOW), 2);
-        slots.seen(&set(7_629..=7_629), none(), NOW, END.plus_ms(5));
-        assert_eq!(slots.guarded_until(NOW), Some(END.plus_ms(5)));
-        let after = END.plus_ms(6);
-        assert_eq!((slots.ensure_open(b"k", after), slots.guarded(after)), (Ok(()), 0));
-        slots.lift();
-        assert_eq!(slots.ensure_open(b"k", NOW), Ok(()));
-    }
-
-    #[test]
-    fn a_slot_that_was_imported_is_not_guarded() {
-        let mut slots = empty();
-        assert_eq!(slots.seen(&none(), set(5..=6), NOW, END), Gained { unknown: 2, guarded: 0 });
-        assert_eq!(slots.seen(&none(), set(5..=6), NOW, END), Gained::default(), "known by now");
-        assert_eq!(slots.seen(&set(5..=5), set(6..=6), NOW, END), Gained { unknown: 1, guarded: 0 });
-        // The import of slot 6 is given up before that slot is assigned to the node.
-        slots.seen(&set(5..=5), none(), NOW, END);
-        assert_eq!(slots.seen(&set(5..=6), none(), NOW, END), Gained { unknown: 1, guarded: 1 });
-    }
-
-    #[test]
-    fn a_slot_that_came_in_one_step_is_not_guarded() {
-        let mut slots = empty();
-        slots.arriving(5..=6, true);
-        slots.seen(&none(), none(), NOW, END);
-        slots.arriving(6..=6, false);
-        assert_eq!(slots.seen(&set(5..=6), none(), NOW, END), Gained { unknown: 2, guarded: 1 });
-        slots.seen(&none(), none(), NOW, END);
-        slots.lift();
-        assert_eq!(slots.seen(&set(5..=5), none(), NOW, END).guarded, 1, "that was another time");
-    }
-
-    #[test]
-    fn locks_that_were_dropped_guard_their_slot_if_it_was_emptied() {
-        let mut slots = empty();
-        slots.drop_lock(b"k", END);
-        slots.drop_lock(b"{k}2", NOW);
-        assert!(slots.has_dropped(Some(b"k")) && slots.has_dropped(None) && !slots.has_dropped(Some(b"foo")));
-        assert_eq!(slots.confirm_flush(false), 0);
-        assert_eq!((slots.ensure_open(b"k", NOW), slots.has_dropped(None)), (Ok(()), false));
-        slots.drop_lock(b"k", END);
-        assert_eq!(slots.confirm_flush(true), 1);
-        assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
-    }
-}
+mod tests;

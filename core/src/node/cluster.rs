@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 use crate::durability::start::token_floor;
 use crate::durability::ties::Found;
 use crate::guard::guard_ms;
-use crate::guard::slots::{Gained, SlotSet};
+use crate::guard::slot_set::SlotSet;
+use crate::guard::slots::{Gained, Imports};
+use crate::guard::sources::NodeId;
 use crate::node::Node;
 use crate::values::time::{BootTime, Now};
 
@@ -19,7 +21,7 @@ impl Node {
     /// Notes that at `now` the node serves the slots `owned`, and is importing `imported`. Slots that came without
     /// their locks are guarded for the longest lease that this node may grant, because nobody knows what their former
     /// owner granted. Later tokens are larger than any that the former owner can have issued.
-    pub fn update_slots(&mut self, owned: &SlotSet, imported: SlotSet, now: Now) -> Gained {
+    pub fn update_slots(&mut self, owned: &SlotSet, imported: Imports, now: Now) -> Gained {
         let until = now.boot.plus_ms(self.guard_ms(now.boot));
         if !self.slots.serves_just(owned) {
             // A lock that is free here may now be held on another node, so every watched lock is checked.
@@ -42,15 +44,46 @@ impl Node {
         self.slots.cover();
     }
 
-    /// Notes that these slots are coming to this node in one step with their locks (true), or no longer are (false).
-    pub fn slots_arrive(&mut self, slots: RangeInclusive<u16>, are_on_their_way: bool) {
-        self.slots.arriving(slots, are_on_their_way);
+    /// Notes that at `now` these slots begin to come from the node `from` in one step with their locks. `None`: they no
+    /// longer are coming.
+    pub fn slots_arrive(&mut self, slots: RangeInclusive<u16>, from: Option<NodeId>, now: BootTime) {
+        self.slots.arriving(slots, from, now);
     }
 
-    /// Notes that these slots have come to this node in one step with their locks.
+    /// Notes that these slots have come to this node in one step with their locks. It grants nothing in them until it
+    /// knows what their source has forgotten.
     pub fn slots_came(&mut self, slots: RangeInclusive<u16>, now: Now) {
-        self.slots.came(slots);
+        self.slots.came(slots, now.boot, now.boot.plus_ms(self.guard_ms(now.boot)));
         self.pass_tokens_of_others(now);
+    }
+
+    /// Returns the nodes from which slots come and that have to be asked now what they have forgotten.
+    pub fn ask_sources(&mut self, now: BootTime) -> Vec<NodeId> {
+        self.slots.ask_sources(now)
+    }
+
+    /// Takes the answer of the node `from` to the question of the time `asked`: grants that it has forgotten may last
+    /// for `forgotten_ms` from `now` on (0: it has forgotten none). Returns the number of slots that are guarded because
+    /// of it, and of those that are now open.
+    pub fn source_answers(
+        &mut self,
+        from: NodeId,
+        asked: BootTime,
+        forgotten_ms: u32,
+        now: BootTime,
+    ) -> (usize, usize) {
+        // The other node's clock may be slower than this one's.
+        let until = if forgotten_ms == 0 { BootTime::default() } else { now.plus_ms(guard_ms(forgotten_ms, 0)) };
+        self.slots.source_answers(from, asked, now, until)
+    }
+
+    /// Returns for how long grants may last that this node has forgotten, in milliseconds; 0 if it has forgotten none.
+    pub fn forgotten_ms(&self, now: BootTime) -> u32 {
+        let guard = self.guard.armed(now).map(|armed| armed.until);
+        let until = guard.into_iter().chain(self.slots.forgotten_until(now)).chain(self.evicted.last_end()).max();
+        until
+            .filter(|until| now <= *until)
+            .map_or(0, |until| u32::try_from(until.ms_since_rounded_up(now).max(1)).unwrap_or(u32::MAX))
     }
 
     /// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. If it turns

@@ -1,9 +1,12 @@
 //! Tests every short history of a cluster slot that leaves a node and returns, perhaps with a lock that was granted
-//! elsewhere. Never do two owners hold the lock at a time, and tokens only grow.
+//! elsewhere, and perhaps from a node that has forgotten that lock. Never do two owners hold the lock at a time, and
+//! tokens only grow.
 
 use super::super::{Finding, Question, Reply, Request, Run, Step};
 use crate::fixture::{KEY, asks, owner, ttl};
-use crate::guard::slots::{SlotSet, slot_of};
+use crate::guard::slot_set::{SlotSet, slot_of};
+use crate::guard::slots::Imports;
+use crate::guard::sources::NodeId;
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::node::Node;
@@ -13,6 +16,9 @@ use crate::values::token::Token;
 
 /// The length of every lease, in milliseconds: longer than any history here.
 const TTL_MS: u64 = 60_000;
+
+/// The node that has the slot while the node under test does not.
+const OTHER: NodeId = [b'o'; 40];
 
 /// The time at which each history begins, in microseconds. By then the clock has passed the tokens of the node's start.
 const BEGIN_US: u64 = 10_000_000;
@@ -40,9 +46,13 @@ enum Event {
     IsAsked,
     /// The holder gives the lock back.
     Release,
+    /// The other node, which has the slot, restarts and has forgotten its locks. It is guarded.
+    OtherForgets,
+    /// The other node answers what the node under test asked last.
+    OtherAnswers,
 }
 
-const EVENTS: [Event; 8] = [
+const EVENTS: [Event; 10] = [
     Event::Looks,
     Event::Leaves,
     Event::IsTaken,
@@ -51,6 +61,8 @@ const EVENTS: [Event; 8] = [
     Event::IsGiven,
     Event::IsAsked,
     Event::Release,
+    Event::OtherForgets,
+    Event::OtherAnswers,
 ];
 
 /// The node under test, and the rest of its cluster.
@@ -63,6 +75,10 @@ struct Cluster {
     lock: Option<Lock>,
     /// True if an owner was granted the lock, and has not given it back.
     is_held: bool,
+    /// True if the other node is guarded.
+    is_other_guarded: bool,
+    /// The time of the last question to the other node, if it has not answered yet.
+    question: Option<BootTime>,
     /// The largest token that was ever issued.
     last: Option<Token>,
     us: u64,
@@ -75,7 +91,17 @@ impl Cluster {
         let mut node = Node::new(10);
         node.begin_in_cluster();
         node.ledger.saw_lease(TTL_MS as u32, node.skew_ms, BootTime::from_us(BEGIN_US));
-        let mut cluster = Self { node, is_here: true, lock: None, is_held: false, last: None, us: 0, history: vec![] };
+        let mut cluster = Self {
+            node,
+            is_here: true,
+            lock: None,
+            is_held: false,
+            is_other_guarded: false,
+            question: None,
+            last: None,
+            us: 0,
+            history: vec![],
+        };
         cluster.look();
         cluster.us = BEGIN_US;
         cluster
@@ -98,7 +124,17 @@ impl Cluster {
             }
             set
         };
-        self.node.update_slots(&set(self.is_here), set(is_imported), self.now());
+        let imports = if is_imported { Imports::from([(slot, OTHER)]) } else { Imports::new() };
+        self.node.update_slots(&set(self.is_here), imports, self.now());
+        self.ask_other();
+    }
+
+    /// Asks the other node what it has forgotten, if the node under test wants to know.
+    fn ask_other(&mut self) {
+        let now = self.now().boot;
+        if !self.node.ask_sources(now).is_empty() {
+            self.question = Some(now);
+        }
     }
 
     /// Performs this event, if it is possible now; returns whether it was.
@@ -114,15 +150,19 @@ impl Cluster {
                 self.look();
             }
             Event::ComesBack if !self.is_here => {
-                self.node.slots_arrive(slot..=slot, true);
+                self.node.slots_arrive(slot..=slot, Some(OTHER), self.now().boot);
+                self.ask_other();
                 self.is_here = true;
                 self.arrives();
+                self.us += 1;
                 self.node.slots_came(slot..=slot, self.now());
+                self.ask_other();
             }
             Event::IsImported if !self.is_here => {
                 self.look_at(true);
                 self.is_here = true;
                 self.arrives();
+                self.us += 1;
                 self.look();
             }
             Event::IsGiven if !self.is_here => {
@@ -131,7 +171,7 @@ impl Cluster {
                 self.look();
             }
             Event::IsAsked if self.is_here => self.ask(),
-            Event::IsAsked if self.lock.is_none() && !self.is_held => {
+            Event::IsAsked if self.lock.is_none() && !self.is_held && !self.is_other_guarded => {
                 let token = Token::new((self.us + AHEAD_US).max(self.last.map_or(0, |last| last.get() + 1))).unwrap();
                 let grant = Grant::new(owner("other"), Note::default(), token, self.now().boot, ttl(TTL_MS));
                 self.lock = Some(Lock::Exclusive(grant));
@@ -142,6 +182,14 @@ impl Cluster {
                     self.node.unlinked(KEY, &mut lock);
                 }
                 self.is_held = false;
+            }
+            Event::OtherForgets if !self.is_here && self.lock.is_some() => {
+                (self.lock, self.is_other_guarded) = (None, true);
+            }
+            Event::OtherAnswers => {
+                let Some(asked) = self.question.take() else { return false };
+                let forgotten_ms = if self.is_other_guarded { TTL_MS as u32 } else { 0 };
+                self.node.source_answers(OTHER, asked, forgotten_ms, self.now().boot);
             }
             _ => return false,
         }
@@ -156,6 +204,7 @@ impl Cluster {
         }
     }
 
+    /// Puts the lock that the other node knows under the key of the node under test.
     fn arrives(&mut self) {
         let now = self.now().boot;
         if let Some(lock) = &mut self.lock {
@@ -195,7 +244,7 @@ impl Cluster {
 fn no_history_of_a_slot_that_comes_back_grants_twice_or_falls_back() {
     const LENGTH: usize = 6;
     let mut histories = vec![Cluster::new()];
-    let (mut grants_after_a_return, mut looked_at) = (0, 0);
+    let (mut grants_after_a_return, mut grants_after_an_answer, mut looked_at) = (0, 0, 0);
     while let Some(cluster) = histories.pop() {
         for event in EVENTS {
             let mut next = cluster.clone();
@@ -206,12 +255,17 @@ fn no_history_of_a_slot_that_comes_back_grants_twice_or_falls_back() {
             looked_at += 1;
             let returned =
                 [Event::ComesBack, Event::IsImported, Event::IsGiven].iter().any(|by| cluster.history.contains(by));
-            grants_after_a_return += usize::from(returned && next.is_here && next.last != cluster.last);
+            let is_granted = returned && next.is_here && next.last != cluster.last;
+            grants_after_a_return += usize::from(is_granted);
+            grants_after_an_answer += usize::from(is_granted && cluster.history.contains(&Event::OtherAnswers));
             if next.history.len() < LENGTH {
                 histories.push(next);
             }
         }
     }
-    println!("{looked_at} histories, {grants_after_a_return} grants after the slot came back");
-    assert!(grants_after_a_return > 300);
+    println!(
+        "{looked_at} histories, {grants_after_a_return} grants after the slot came back, {grants_after_an_answer} of them \
+         after the other node had answered"
+    );
+    assert!(grants_after_a_return > 300 && grants_after_an_answer > 100);
 }

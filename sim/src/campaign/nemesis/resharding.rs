@@ -11,7 +11,7 @@ use redis::Value;
 use tokio::time::{Instant, sleep};
 
 use super::dice::{Dice, pause};
-use crate::campaign::cluster::shards::{guard_ms, roles, say};
+use crate::campaign::cluster::shards::{roles, say};
 use crate::campaign::cluster::{Cluster, SHARDS};
 use crate::campaign::faults::On;
 use crate::campaign::patience::{LOOK, PATIENCE, comes_true};
@@ -47,10 +47,6 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
         let is_in_one_step = in_one_step && dice.once_in(2);
         let (open, returns) = (dice.ms(1, 500), dice.once_in(2) || !world.storms());
         for moving in [there, back].into_iter().take(if returns { 2 } else { 1 }) {
-            // The next master would grant locks that a guarded one has forgotten, and that are still held.
-            if moving.is_guarded().await {
-                break;
-            }
             let is_back = moving.to == from;
             let _back = is_back.then(|| world.log.begin("slot back at once", On::Others, format!("slot {slot}")));
             if !is_in_one_step {
@@ -166,14 +162,6 @@ impl Move<'_> {
             let _ = say::<()>(self.world, node, &["CLUSTER", "SETSLOT", &slot, "NODE", target_id]).await;
         }
         Ok(true)
-    }
-
-    /// Returns true if the slot's master is guarded, or cannot be found.
-    async fn is_guarded(&self) -> bool {
-        match roles(self.world, self.from).await {
-            Some((source, _)) => guard_ms(self.world, source).await > 0,
-            None => true,
-        }
     }
 
     async fn masters(&self) -> Option<(usize, usize)> {

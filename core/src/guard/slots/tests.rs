@@ -1,0 +1,182 @@
+use super::*;
+
+const NOW: BootTime = BootTime::from_us(1_000_000);
+const END: BootTime = BootTime::from_us(63_600_000);
+
+fn set(slots: RangeInclusive<u16>) -> SlotSet {
+    let mut set = SlotSet::default();
+    set.insert(slots);
+    set
+}
+
+fn none() -> SlotSet {
+    SlotSet::default()
+}
+
+const FROM: NodeId = [b'f'; 40];
+
+fn imports(slots: RangeInclusive<u16>) -> Imports {
+    slots.map(|slot| (slot, FROM)).collect()
+}
+
+fn no_imports() -> Imports {
+    Imports::new()
+}
+
+/// Returns the slots of a cluster's node that has read them, and serves none.
+fn empty() -> Slots {
+    let mut slots = Slots::default();
+    slots.begin();
+    assert_eq!(slots.seen(&none(), no_imports(), NOW, END), Gained::default());
+    slots
+}
+
+#[test]
+fn outside_a_cluster_nothing_is_refused() {
+    let mut slots = Slots::default();
+    slots.drop_lock(b"k", END);
+    assert!(slots.is_known(b"k") && !slots.has_dropped(None));
+    assert_eq!(slots.seen(&set(0..=9), no_imports(), NOW, END), Gained::default());
+    assert_eq!((slots.ensure_open(b"k", NOW), slots.guarded(NOW)), (Ok(()), 0));
+}
+
+#[test]
+fn slots_of_the_start_and_of_a_promotion_are_covered() {
+    let mut slots = Slots::default();
+    slots.begin();
+    assert_eq!(slots.seen(&set(0..=9_999), no_imports(), NOW, END), Gained { unknown: 10_000, guarded: 0 });
+    assert!(slots.is_known(b"k"));
+    slots.seen(&none(), no_imports(), NOW, END);
+    assert!(!slots.is_known(b"k"), "what is lost is not known any more");
+    slots.cover();
+    assert_eq!(slots.seen(&set(0..=9_999), no_imports(), NOW, END).guarded, 0);
+}
+
+#[test]
+fn a_slot_without_its_locks_is_guarded_alone() {
+    let mut slots = empty();
+    assert_eq!(slots.seen(&set(7_629..=7_630), no_imports(), NOW, END), Gained { unknown: 2, guarded: 2 });
+    assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
+    assert_eq!(slots.ensure_open(b"foo", NOW), Ok(()));
+    assert_eq!((slots.guarded(NOW), slots.guarded_until(NOW)), (2, Some(END)));
+    // The slot was lost and comes again. Its guard counts again: it was not forgotten meanwhile.
+    slots.seen(&none(), no_imports(), NOW, END);
+    assert_eq!(slots.guarded(NOW), 2);
+    slots.seen(&set(7_629..=7_629), no_imports(), NOW, END.plus_ms(5));
+    assert_eq!(slots.guarded_until(NOW), Some(END.plus_ms(5)));
+    let after = END.plus_ms(6);
+    assert_eq!((slots.ensure_open(b"k", after), slots.guarded(after)), (Ok(()), 0));
+    slots.lift();
+    assert_eq!(slots.ensure_open(b"k", NOW), Ok(()));
+}
+
+const ASKED: BootTime = BootTime::from_us(1_000_001);
+
+/// Returns the milliseconds for which the lock `k` (slot 7629) is refused at `now`.
+fn refused(slots: &Slots, now: BootTime) -> u64 {
+    match slots.ensure_open(b"k", now) {
+        Err(Refusal::SlotGuarded { left_ms }) => left_ms,
+        other => {
+            assert_eq!(other, Ok(()));
+            0
+        }
+    }
+}
+
+#[test]
+fn a_slot_is_open_while_it_is_imported_if_its_source_forgot_nothing() {
+    let mut slots = empty();
+    slots.seen(&none(), imports(7_629..=7_629), NOW, END);
+    assert_eq!(refused(&slots, NOW), 10, "the source is asked first");
+    assert_eq!(slots.ask_sources(NOW), [FROM]);
+    assert_eq!(slots.ask_sources(NOW), [], "it has been asked");
+    slots.source_answers(FROM, NOW, NOW, BootTime::default());
+    assert_eq!(refused(&slots, NOW.plus_ms(1_000)), 0);
+    assert_eq!(refused(&slots, NOW.plus_ms(1_001)), 10, "the answer is old");
+    let later = NOW.plus_ms(2_000);
+    assert_eq!(slots.ask_sources(later), [FROM]);
+    slots.source_answers(FROM, later, later, later.plus_ms(700));
+    assert_eq!((refused(&slots, later), refused(&slots, later.plus_ms(701))), (700, 0));
+}
+
+/// The slot is imported, and its source answered before the node owned the slot. It is asked again, because it may
+/// have restarted in between.
+#[test]
+fn an_imported_slot_is_refused_until_its_source_has_answered_or_for_a_whole_guard() {
+    let mut slots = empty();
+    assert_eq!(slots.seen(&none(), imports(7_629..=7_630), NOW, END), Gained { unknown: 2, guarded: 0 });
+    assert_eq!(slots.seen(&none(), imports(7_629..=7_630), NOW, END), Gained::default(), "known by now");
+    slots.ask_sources(NOW);
+    slots.source_answers(FROM, NOW, NOW, BootTime::default());
+    let gained = slots.seen(&set(7_629..=7_629), imports(7_630..=7_630), ASKED, END);
+    assert_eq!(gained, Gained { unknown: 1, guarded: 0 });
+    assert_eq!((refused(&slots, ASKED), slots.guarded(ASKED)), (10, 1));
+    assert_eq!(slots.guarded_until(ASKED), Some(END), "without an answer");
+    assert_eq!(slots.ask_sources(ASKED), [FROM], "at once");
+    assert_eq!(slots.source_answers(FROM, NOW, ASKED, BootTime::default()), (0, 0), "to the earlier question");
+    assert_eq!(refused(&slots, ASKED), 10);
+    let silent = slots.clone();
+    assert_eq!((refused(&silent, END), refused(&silent, END.plus_us(1))), (1, 0));
+    let mut forgetful = slots.clone();
+    assert_eq!(forgetful.source_answers(FROM, ASKED, ASKED, ASKED.plus_ms(700)), (1, 0));
+    assert_eq!((refused(&forgetful, ASKED), refused(&forgetful, ASKED.plus_ms(701))), (700, 0));
+    assert_eq!(slots.source_answers(FROM, ASKED, ASKED, BootTime::default()), (0, 1));
+    assert_eq!((refused(&slots, ASKED), slots.guarded(ASKED), slots.guarded_until(ASKED)), (0, 0, None));
+    slots.seen(&set(7_629..=7_629), no_imports(), ASKED, END);
+    assert_eq!(slots.ask_sources(END), [], "nothing comes from it any more");
+    // The import of slot 7630 was given up before that slot is assigned to the node.
+    let gained = slots.seen(&set(7_629..=7_630), no_imports(), ASKED, END);
+    assert_eq!(gained, Gained { unknown: 1, guarded: 1 });
+}
+
+#[test]
+fn a_slot_that_came_in_one_step_is_open_if_its_source_answered_meanwhile() {
+    for (answers, left_ms) in [(Some(BootTime::default()), 0), (Some(NOW.plus_ms(700)), 700), (None, 10)] {
+        for is_read_first in [true, false] {
+            let mut slots = empty();
+            slots.arriving(7_629..=7_630, Some(FROM), NOW);
+            assert_eq!(slots.ask_sources(NOW), [FROM]);
+            if let Some(until) = answers {
+                slots.source_answers(FROM, NOW, NOW, until);
+            }
+            if is_read_first {
+                let gained = slots.seen(&set(7_629..=7_629), no_imports(), NOW, END);
+                assert_eq!(gained, Gained { unknown: 1, guarded: 0 });
+            }
+            slots.came(7_629..=7_629, NOW, END);
+            assert_eq!(refused(&slots, NOW), left_ms, "{answers:?}");
+            slots.arriving(7_630..=7_630, None, NOW);
+            let gained = slots.seen(&set(7_629..=7_630), no_imports(), NOW, END);
+            assert_eq!(gained, Gained { unknown: 1, guarded: 1 }, "the other slot's migration failed");
+            slots.lift();
+            assert_eq!((refused(&slots, NOW), slots.guarded(NOW)), (0, 0));
+        }
+    }
+    let mut slots = empty();
+    slots.came(7_629..=7_629, NOW, END);
+    assert_eq!(refused(&slots, NOW), 62_600, "nobody knows where it came from");
+}
+
+#[test]
+fn a_source_names_the_last_of_its_own_guards_and_of_the_locks_that_it_dropped() {
+    let mut slots = empty();
+    assert_eq!(slots.forgotten_until(NOW), None);
+    slots.drop_lock(b"foo", NOW.plus_ms(5));
+    assert_eq!(slots.forgotten_until(NOW), Some(NOW.plus_ms(5)));
+    slots.arriving(1..=1, Some(FROM), NOW);
+    slots.came(1..=1, NOW, END);
+    assert_eq!(slots.forgotten_until(NOW), Some(END), "its own source has not answered");
+}
+
+#[test]
+fn locks_that_were_dropped_guard_their_slot_if_it_was_emptied() {
+    let mut slots = empty();
+    slots.drop_lock(b"k", END);
+    slots.drop_lock(b"{k}2", NOW);
+    assert!(slots.has_dropped(Some(b"k")) && slots.has_dropped(None) && !slots.has_dropped(Some(b"foo")));
+    assert_eq!(slots.confirm_flush(false), 0);
+    assert_eq!((slots.ensure_open(b"k", NOW), slots.has_dropped(None)), (Ok(()), false));
+    slots.drop_lock(b"k", END);
+    assert_eq!(slots.confirm_flush(true), 1);
+    assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
+}

@@ -1,0 +1,116 @@
+//! The nodes from which slots of the cluster come, and what these nodes say of the grants that they have forgotten.
+//!
+//! A slot brings only the locks that its former owner still knows. If that node is guarded, it may have forgotten
+//! others, whose holders still rely on them. So the new owner asks it how long such grants may last, and grants nothing
+//! in the slot before it has the answer.
+
+use std::collections::BTreeMap;
+
+use crate::values::time::BootTime;
+
+/// The cluster's name for a node.
+pub type NodeId = [u8; 40];
+
+/// How long an answer counts for a slot that is still being imported, in milliseconds. A node that restarts redirects
+/// nobody during its first two seconds, so an answer from before its restart no longer counts when it does.
+const FRESH_MS: u32 = 1_000;
+
+/// The pause between two questions to the same node, in milliseconds, unless another slot has come from it.
+pub const ASK_AGAIN_MS: u32 = 10;
+
+/// A node's answer.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    /// The time at which the question was asked.
+    asked: BootTime,
+    /// The end of the last grant that the node may have forgotten; the past if there is none.
+    until: BootTime,
+}
+
+/// A node from which slots come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Source {
+    asked: Option<BootTime>,
+    answer: Option<Answer>,
+}
+
+/// The nodes from which slots come.
+#[derive(Clone, Debug, Default)]
+pub struct Sources(BTreeMap<NodeId, Source>);
+
+impl Sources {
+    /// Keeps the nodes for which `comes_from` returns true, and forgets the others.
+    pub fn keep(&mut self, comes_from: impl Fn(&NodeId) -> bool) {
+        self.0.retain(|node, _| comes_from(node));
+    }
+
+    /// Returns whether `node` has to be asked at `now`. `since` is the time at which the last slot came from it; `None`
+    /// if its slots are still being imported. If so, notes that it is asked.
+    pub fn ask(&mut self, node: NodeId, since: Option<BootTime>, now: BootTime) -> bool {
+        let asked = &mut self.0.entry(node).or_default().asked;
+        let is_due =
+            asked.is_none_or(|last| last.plus_ms(ASK_AGAIN_MS) <= now || since.is_some_and(|since| last < since));
+        if is_due {
+            *asked = Some(now);
+        }
+        is_due
+    }
+
+    /// Takes the answer of `node` to the question of the time `asked`: it may have forgotten grants that last until
+    /// `until`. Returns false if that question was not asked.
+    pub fn hear(&mut self, node: &NodeId, asked: BootTime, until: BootTime) -> bool {
+        let Some(source) = self.0.get_mut(node) else { return false };
+        let is_newer = source.answer.is_none_or(|answer| answer.asked <= asked);
+        if source.asked.is_none_or(|last| last < asked) || !is_newer {
+            return false;
+        }
+        source.answer = Some(Answer { asked, until });
+        true
+    }
+
+    /// Returns until when grants may last that `node` has forgotten, as it answered to a question from the last second
+    /// and not from before `since`; `None` if there is no such answer.
+    pub fn forgot_until(&self, node: &NodeId, since: BootTime, now: BootTime) -> Option<BootTime> {
+        let answer = self.0.get(node)?.answer?;
+        (since <= answer.asked && now <= answer.asked.plus_ms(FRESH_MS)).then_some(answer.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::ms;
+
+    const FROM: NodeId = [b'a'; 40];
+
+    #[test]
+    fn a_node_is_asked_again_after_a_pause_or_if_another_slot_has_come() {
+        let mut sources = Sources::default();
+        assert!(sources.ask(FROM, None, ms(100)));
+        assert!(!sources.ask(FROM, None, ms(109)));
+        assert!(!sources.ask(FROM, Some(ms(100)), ms(105)), "the question of that moment counts");
+        assert!(sources.ask(FROM, Some(ms(101)), ms(105)));
+        assert!(sources.ask(FROM, None, ms(115)));
+        assert!(sources.ask([b'b'; 40], None, ms(115)), "another node");
+    }
+
+    #[test]
+    fn an_answer_counts_for_a_second_and_for_slots_that_came_before_the_question() {
+        let mut sources = Sources::default();
+        assert!(!sources.hear(&FROM, ms(1), ms(0)), "nobody asked");
+        sources.ask(FROM, None, ms(100));
+        assert!(!sources.hear(&FROM, ms(101), ms(0)), "that was not asked");
+        assert_eq!(sources.forgot_until(&FROM, ms(0), ms(100)), None);
+        assert!(sources.hear(&FROM, ms(100), ms(5_000)));
+        assert_eq!(sources.forgot_until(&FROM, ms(100), ms(1_100)), Some(ms(5_000)));
+        assert_eq!(sources.forgot_until(&FROM, ms(100), ms(1_101)), None, "too old");
+        assert_eq!(sources.forgot_until(&FROM, ms(101), ms(1_100)), None, "asked before the slot came");
+        sources.ask(FROM, None, ms(200));
+        sources.ask(FROM, None, ms(300));
+        assert!(sources.hear(&FROM, ms(300), ms(0)));
+        assert!(!sources.hear(&FROM, ms(200), ms(9_000)), "a later question has been answered");
+        assert_eq!(sources.forgot_until(&FROM, ms(0), ms(300)), Some(ms(0)));
+        sources.keep(|_| false);
+        assert_eq!(sources.forgot_until(&FROM, ms(0), ms(300)), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! Messages between the modules of a cluster's servers, over the cluster's bus.
+
+use std::ffi::{c_char, c_uchar};
+
+use super::api::{api, raw};
+use super::boundary;
+use super::context::{Context, detached};
+
+/// The cluster's name for a server.
+pub type ServerId = [u8; 40];
+
+/// The handlers for messages of other servers.
+pub trait BusEvents {
+    /// Called when the server `from` asks what locks this one has forgotten.
+    fn asked(ctx: Context<'_>, from: &ServerId, payload: &[u8]);
+
+    /// Called when the server `from` answers such a question.
+    fn answered(ctx: Context<'_>, from: &ServerId, payload: &[u8]);
+}
+
+/// The kinds of messages. Modules whose names have not nine letters share all numbers, so these are unusual ones.
+#[derive(Clone, Copy, Debug)]
+pub enum Message {
+    /// A question for the locks that a server has forgotten.
+    Asks = 0xD1,
+    /// The answer to it.
+    Answers = 0xD2,
+}
+
+/// Subscribes the handlers `E` to the messages of other servers.
+pub(super) fn subscribe<E: BusEvents>(ctx: Context<'_>) {
+    // SAFETY: the module is being loaded.
+    unsafe {
+        api!(RedisModule_RegisterClusterMessageReceiver(ctx.raw(), Message::Asks as u8, Some(on_question::<E>)));
+        api!(RedisModule_RegisterClusterMessageReceiver(ctx.raw(), Message::Answers as u8, Some(on_answer::<E>)));
+    }
+}
+
+/// Sends a message to the server `to`. It is lost if there is no connection to that server.
+pub fn send(to: &ServerId, message: Message, payload: &[u8]) {
+    detached(|ctx| {
+        // SAFETY: the context is live; the server reads forty bytes of the name and as many of the message as it is
+        // told, during the call.
+        unsafe {
+            api!(RedisModule_SendClusterMessage(
+                ctx.raw(),
+                to.as_ptr().cast::<c_char>(),
+                message as u8,
+                payload.as_ptr().cast::<c_char>(),
+                payload.len() as u32
+            ));
+        }
+    });
+}
+
+extern "C" fn on_question<E: BusEvents>(
+    ctx: *mut raw::RedisModuleCtx,
+    from: *const c_char,
+    _kind: u8,
+    payload: *const c_uchar,
+    len: u32,
+) {
+    receive("a server's question", (ctx, from, payload, len), E::asked);
+}
+
+extern "C" fn on_answer<E: BusEvents>(
+    ctx: *mut raw::RedisModuleCtx,
+    from: *const c_char,
+    _kind: u8,
+    payload: *const c_uchar,
+    len: u32,
+) {
+    receive("a server's answer", (ctx, from, payload, len), E::answered);
+}
+
+/// Calls `handler` with the parts of a message.
+fn receive(
+    what: &str,
+    (ctx, from, payload, len): (*mut raw::RedisModuleCtx, *const c_char, *const c_uchar, u32),
+    handler: fn(Context<'_>, &ServerId, &[u8]),
+) {
+    boundary::run(what, || {
+        if payload.is_null() {
+            return;
+        }
+        // SAFETY: the server's context lasts for the call, and so do the forty bytes of the sender's name and the
+        // message of that length.
+        let (ctx, from, payload) = unsafe {
+            (Context::new(ctx), &*from.cast::<ServerId>(), std::slice::from_raw_parts(payload, len as usize))
+        };
+        handler(ctx, from, payload);
+    });
+}
