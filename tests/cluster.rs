@@ -1,7 +1,7 @@
 //! In a cluster, a lock is granted by the node that serves its slot, and waiters are redirected there.
 
 use crate::harness::{
-    Member, Reply, cluster, error, in_step, int, joined, migrate_slots, null, queues, text, wait_until,
+    Member, Reply, asking, cluster, error, in_step, int, joined, migrate_slots, null, queues, text, wait_until,
 };
 
 /// The slot of `k`.
@@ -63,8 +63,7 @@ fn a_lock_that_migrates_away_takes_its_waiters_along() {
     let mut there = other.client();
     there.say("ASKING");
     assert_eq!(there.say("LOCK.INFO k").field("token"), int(token));
-    there.say("ASKING");
-    assert_eq!(there.say("LOCK.ACQUIRE k thief 1000"), null());
+    assert_eq!(asking(&mut there, "LOCK.ACQUIRE k thief 1000"), null());
     end_move(&one, &other, &other);
     assert!(error(me.say("LOCK.ACQUIRE k me 1000")).contains(&format!("{}", other.server.port())));
     assert_eq!(there.say("LOCK.RELEASE k me"), int(0));

@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 
-use palisade_core::{BootTime, Imports, NodeId, SlotSet};
+use palisade_core::{BootTime, Gained, Imports, NodeId, Now, SlotSet};
 
 use super::slot_sources;
 use crate::durability::incarnation;
@@ -75,18 +75,27 @@ pub fn look(ctx: Context<'_>) {
     let now = clock::now();
     RESTS_UNTIL.set(now.boot.plus_us(rest_us(clock::thread_cpu_us().saturating_sub(start_us))));
     let Some((owned, imported)) = slots else { return };
-    let (gained, guard_ms) = state::with(|node| (node.update_slots(&owned, imported, now), node.guard_ms(now.boot)));
+    let gained = state::with(|node| node.update_slots(&owned, imported, now));
+    on_gained(gained, now);
+    slot_sources::ask(ctx);
+}
+
+/// Saves what a later incarnation must know of gained slots, and logs those that are guarded.
+fn on_gained(gained: Gained, now: Now) {
     if gained.guarded > 0 {
+        let guard_ms = state::with(|node| node.guard_ms(now.boot));
         warn(&format!(
             "{} slots of the cluster came to this node without their locks, which somebody may hold: nothing is granted in \
-             them for {} ms. LOCK.GUARD LIFT ends that if you know that nobody does",
-            gained.guarded, guard_ms
+             them for {guard_ms} ms. LOCK.GUARD LIFT ends that if you know that nobody does",
+            gained.guarded
         ));
+    }
+    slot_sources::log_incomplete(gained.incomplete);
+    if gained.guarded + gained.incomplete > 0 {
         incarnation::save_at_once(now);
     } else if gained.unknown > 0 {
         incarnation::save(now);
     }
-    slot_sources::ask(ctx);
 }
 
 /// Returns the server's list of the cluster's nodes.
@@ -135,8 +144,9 @@ pub fn not_arriving(slots: &[RangeInclusive<u16>]) {
 /// Notes that these slots have come to this node in one step with their locks.
 pub fn came(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
     let now = clock::now();
-    state::with(|node| slots.iter().for_each(|slots| node.slots_came(slots.clone(), now)));
-    incarnation::save(now);
+    for slots in slots {
+        on_gained(state::with(|node| node.slots_came(slots.clone(), now)), now);
+    }
     slot_sources::ask(ctx);
 }
 

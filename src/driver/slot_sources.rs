@@ -60,14 +60,21 @@ pub fn hear(from: &ServerId, answer: &[u8]) {
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
     let (asked, now) = (BootTime::from_us(asked), clock::now());
     let (guarded, open) = state::with(|node| node.source_answers(*from, asked, forgotten_ms, now.boot));
+    log_incomplete(guarded);
     if guarded > 0 {
-        warn(&format!(
-            "{guarded} slots of the cluster came from a server that may have forgotten locks in them: nothing is granted in \
-             them for {forgotten_ms} ms. LOCK.GUARD LIFT ends that if you know that nobody holds one"
-        ));
         incarnation::save_at_once(now);
     } else if open > 0 {
         incarnation::save(now);
+    }
+}
+
+/// Logs that this number of slots came from servers that may have forgotten locks in them, if there are any.
+pub fn log_incomplete(slots: usize) {
+    if slots > 0 {
+        warn(&format!(
+            "{slots} slots of the cluster came from a server that may have forgotten locks in them: nothing is granted there \
+             while somebody may hold one. LOCK.GUARD LIFT ends that if you know that nobody does"
+        ));
     }
 }
 

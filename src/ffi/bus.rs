@@ -1,6 +1,6 @@
 //! Messages between the modules of a cluster's servers, over the cluster's bus.
 
-use std::ffi::{c_char, c_uchar};
+use std::ffi::{CString, c_char, c_uchar};
 
 use super::api::{api, raw};
 use super::boundary;
@@ -38,13 +38,15 @@ pub(super) fn subscribe<E: BusEvents>(ctx: Context<'_>) {
 
 /// Sends a message to the server `to`. It is lost if there is no connection to that server.
 pub fn send(to: &ServerId, message: Message, payload: &[u8]) {
+    // A server's name has no NUL byte.
+    let Ok(to) = CString::new(to.as_slice()) else { return };
     detached(|ctx| {
-        // SAFETY: the context is live; the server reads forty bytes of the name and as many of the message as it is
-        // told, during the call.
+        // SAFETY: the context is live; the server reads the C string, and as many bytes of the message as it is told,
+        // during the call.
         unsafe {
             api!(RedisModule_SendClusterMessage(
                 ctx.raw(),
-                to.as_ptr().cast::<c_char>(),
+                to.as_ptr(),
                 message as u8,
                 payload.as_ptr().cast::<c_char>(),
                 payload.len() as u32

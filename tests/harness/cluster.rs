@@ -51,6 +51,17 @@ pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: fn(Setup) -> S
     members
 }
 
+/// Repeats a line, as the target of a redirection by ASK, until the slot's source has said what it forgot.
+pub fn asking(client: &mut Client, line: &str) -> Reply {
+    let mut reply = Reply::Null;
+    wait_until(line, || {
+        client.say("ASKING");
+        reply = client.say(line);
+        !reply.is_error("GUARDED 10 ")
+    });
+    reply
+}
+
 /// Makes `from` begin to migrate these slots. Each slot has a job of its own, which moves the slot and its keys in one
 /// step. Returns `false` if this server cannot do that.
 pub fn migrate_slots(from: &Member, slots: &[i64], to: &Member) -> bool {

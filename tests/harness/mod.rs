@@ -24,7 +24,7 @@ mod wall_clock;
 pub use acl::acl_rules;
 pub use bystander::beside_a_bystander;
 pub use client::{Client, Reply, error, int, null, text};
-pub use cluster::{Member, cluster, joined, joined_with, migrate_slots};
+pub use cluster::{Member, asking, cluster, joined, joined_with, migrate_slots};
 pub use frozen::Frozen;
 pub use holders::{SetAtTheEnd, grants, number, owners, pass_first_tokens, past_its_first_tokens, permits, token};
 pub use memory_of_grants::{

@@ -21,6 +21,8 @@ pub struct Gained {
     pub unknown: usize,
     /// The number of slots that the node now serves but that came without their locks, so that they are guarded.
     pub guarded: usize,
+    /// The number of slots that came with their locks, but are guarded because their source may have forgotten some.
+    pub incomplete: usize,
 }
 
 /// The slots that a node imports key by key, each with the node from which it comes.
@@ -89,15 +91,20 @@ impl InCluster {
         *end = until.max(*end);
     }
 
-    /// Takes a slot that has come with its locks. Without an answer of its source it is guarded until `until`.
-    fn take(&mut self, slot: u16, coming: Coming, now: BootTime, until: BootTime) {
+    /// Takes a slot that has come with its locks. Without an answer of its source it is guarded until `until`. Returns
+    /// whether its source has answered that it may have forgotten locks.
+    fn take(&mut self, slot: u16, coming: Coming, now: BootTime, until: BootTime) -> bool {
         match self.sources.forgot_until(&coming.from, coming.since, now) {
-            Some(forgot_until) if now <= forgot_until => self.guard(slot, forgot_until),
+            Some(forgot_until) if now <= forgot_until => {
+                self.guard(slot, forgot_until);
+                return true;
+            }
             Some(_) => {}
             None => {
                 self.unsettled.insert(slot, (coming, until));
             }
         }
+        false
     }
 
     #[inline(never)]
@@ -141,17 +148,22 @@ impl Slots {
 
     /// Notes that at `now` these slots have come to this node in one step with their locks. It serves them from now on,
     /// but grants nothing in them until their source has said what it forgot: without an answer until `until`.
-    pub fn came(&mut self, slots: RangeInclusive<u16>, now: BootTime, until: BootTime) {
-        if let Some(known) = &mut self.0 {
-            for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
-                match known.arriving.remove(&slot) {
-                    Some(coming) => known.take(slot, coming, now, until),
-                    None if !known.served.contains(slot) => known.guard(slot, until),
-                    None => {}
+    pub fn came(&mut self, slots: RangeInclusive<u16>, now: BootTime, until: BootTime) -> Gained {
+        let mut gained = Gained::default();
+        let Some(known) = &mut self.0 else { return gained };
+        for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
+            gained.unknown += 1;
+            match known.arriving.remove(&slot) {
+                Some(coming) => gained.incomplete += usize::from(known.take(slot, coming, now, until)),
+                None if !known.served.contains(slot) => {
+                    gained.guarded += 1;
+                    known.guard(slot, until);
                 }
-                known.served.set(slot, true);
+                None => {}
             }
+            known.served.set(slot, true);
         }
+        gained
     }
 
     /// Returns the earliest time from which on a slot waits for the answer of its source; `None` if none does.
@@ -212,7 +224,7 @@ impl Slots {
                 let coming = known.imported.get(&slot).map(|from| Coming { from: *from, since: now });
                 match coming.or(known.arriving.remove(&slot)) {
                     _ if covered => {}
-                    Some(coming) => known.take(slot, coming, now, until),
+                    Some(coming) => gained.incomplete += usize::from(known.take(slot, coming, now, until)),
                     None => {
                         gained.guarded += 1;
                         known.guard(slot, until);

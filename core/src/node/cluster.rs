@@ -52,9 +52,10 @@ impl Node {
 
     /// Notes that these slots have come to this node in one step with their locks. It grants nothing in them until it
     /// knows what their source has forgotten.
-    pub fn slots_came(&mut self, slots: RangeInclusive<u16>, now: Now) {
-        self.slots.came(slots, now.boot, now.boot.plus_ms(self.guard_ms(now.boot)));
+    pub fn slots_came(&mut self, slots: RangeInclusive<u16>, now: Now) -> Gained {
+        let gained = self.slots.came(slots, now.boot, now.boot.plus_ms(self.guard_ms(now.boot)));
         self.pass_tokens_of_others(now);
+        gained
     }
 
     /// Returns the nodes from which slots come and that have to be asked now what they have forgotten.

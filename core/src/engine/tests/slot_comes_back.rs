@@ -242,9 +242,9 @@ impl Cluster {
 
 #[test]
 fn no_history_of_a_slot_that_comes_back_grants_twice_or_falls_back() {
-    const LENGTH: usize = 6;
+    const LENGTH: usize = 7;
     let mut histories = vec![Cluster::new()];
-    let (mut grants_after_a_return, mut grants_after_an_answer, mut looked_at) = (0, 0, 0);
+    let (mut grants_after_an_answer, mut looked_at) = (0, 0);
     while let Some(cluster) = histories.pop() {
         for event in EVENTS {
             let mut next = cluster.clone();
@@ -256,7 +256,6 @@ fn no_history_of_a_slot_that_comes_back_grants_twice_or_falls_back() {
             let returned =
                 [Event::ComesBack, Event::IsImported, Event::IsGiven].iter().any(|by| cluster.history.contains(by));
             let is_granted = returned && next.is_here && next.last != cluster.last;
-            grants_after_a_return += usize::from(is_granted);
             grants_after_an_answer += usize::from(is_granted && cluster.history.contains(&Event::OtherAnswers));
             if next.history.len() < LENGTH {
                 histories.push(next);
@@ -264,8 +263,7 @@ fn no_history_of_a_slot_that_comes_back_grants_twice_or_falls_back() {
         }
     }
     println!(
-        "{looked_at} histories, {grants_after_a_return} grants after the slot came back, {grants_after_an_answer} of them \
-         after the other node had answered"
+        "{looked_at} histories, {grants_after_an_answer} grants after the slot came back and the other node answered"
     );
-    assert!(grants_after_a_return > 300 && grants_after_an_answer > 100);
+    assert!(grants_after_an_answer > 300);
 }
