@@ -17,6 +17,17 @@ fn a_first_lock() {
 }
 
 #[test]
+fn module_list_shows_the_version_of_the_node() {
+    let server = Server::start();
+    let version = server.client().say("LOCK.NODE").field("version").as_text();
+    let release = version.split('-').next().unwrap();
+    let shown = release.split('.').fold(0, |shown, part| shown * 100 + part.parse::<i64>().unwrap());
+    let modules = server.client().say("MODULE LIST").as_list();
+    let module = modules.iter().find(|module| module.field("name") == text("lock")).expect("the module is listed");
+    assert_eq!(module.field("ver"), int(shown), "{version}");
+}
+
+#[test]
 fn tokens_are_about_the_wall_clock_in_microseconds() {
     let server = Server::start();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;

@@ -22,8 +22,22 @@ const OPTION_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 /// The oldest supported server, as the API writes versions: 0x00MMmmpp.
 const OLDEST_SERVER: c_int = 0x0007_0000;
 
-/// The module's version as MODULE LIST shows it: major × 10000 + minor × 100 + patch. This is 0.1.0.
-const VERSION: c_int = 100;
+/// The module's version as MODULE LIST shows it: major × 10000 + minor × 100 + patch. A candidate (1.2.3-rc.1) has that
+/// of its release.
+const VERSION: c_int = {
+    let minor = part(env!("CARGO_PKG_VERSION_MINOR"));
+    let patch = part(env!("CARGO_PKG_VERSION_PATCH"));
+    assert!(minor < 100 && patch < 100, "the version in MODULE LIST has two digits for each of minor and patch");
+    part(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000 + minor * 100 + patch
+};
+
+/// Returns the number that is one part of a version.
+const fn part(digits: &str) -> c_int {
+    match c_int::from_str_radix(digits, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("a part of the version is no number"),
+    }
+}
 
 /// The steps by which the module begins, when the server loads it.
 pub trait Module {
