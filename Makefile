@@ -346,6 +346,12 @@ store: setup ## Store what this version writes in tests/stored, once for each th
 	@cargo build --quiet --package palisade
 	@tests/stored/make "$(SERVER)" "$(CLI)" "$(dir $(MODULE))../debug/libpalisade.so"
 
+.PHONY: test-upgrade
+test-upgrade: setup ## Upgrade from each earlier version, and run it beside this one, in a quorum, a cluster, as master or replica: a minute, and ten to build them once
+	@earlier=$$(tests/stored/build | paste -sd ' '); export PALISADE_EARLIER="$$earlier"; \
+	cargo test --quiet --test server -- --ignored upgrades::; \
+	cargo test --quiet --package palisade-client --test quorum -- --ignored upgrades::
+
 .PHONY: crash
 crash: setup ## Crash servers at random under load, ROUNDS (100) of each kind: about three minutes
 	@PALISADE_ROUNDS=$${ROUNDS:-100} cargo test --test server -- --nocapture --test-threads 2 crashes::

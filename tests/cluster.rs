@@ -8,13 +8,13 @@ use crate::harness::{
 const SLOT: i64 = 7629;
 
 /// Starts to migrate the slot from `source` to `target`.
-fn begin_move(source: &Member, target: &Member) {
+pub fn begin_move(source: &Member, target: &Member) {
     target.client().say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", source.id));
     source.client().say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", target.id));
 }
 
 /// Ends the move of the slot, and assigns it to `to`.
-fn end_move(source: &Member, target: &Member, to: &Member) {
+pub fn end_move(source: &Member, target: &Member, to: &Member) {
     for member in [target, source] {
         assert_eq!(member.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", to.id)), text("OK"));
     }

@@ -83,6 +83,7 @@ mod tokens;
 mod told_and_remembered;
 mod too_old;
 mod top;
+mod upgrades;
 mod wall_clock;
 mod watchers;
 mod watching;

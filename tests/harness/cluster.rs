@@ -23,8 +23,8 @@ pub fn joined<const COUNT: usize>(slots: [&str; COUNT]) -> [Member; COUNT] {
 }
 
 /// As [`joined`], with this setup.
-pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: fn(Setup) -> Setup) -> [Member; COUNT] {
-    let members = slots.map(|_| member(how));
+pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: impl Fn(Setup) -> Setup) -> [Member; COUNT] {
+    let members = slots.map(|_| member(&how));
     let first = &members[0];
     for (member, slots) in members.iter().zip(slots) {
         if !slots.is_empty() {
@@ -79,7 +79,7 @@ pub fn migrate_slots(from: &Member, slots: &[i64], to: &Member) -> bool {
     }
 }
 
-fn member(how: fn(Setup) -> Setup) -> Member {
+fn member(how: impl Fn(Setup) -> Setup) -> Member {
     let bus_port = free_port();
     let setup = Setup::new().replication().option("cluster-enabled", "yes");
     let setup = setup.option("cluster-port", &bus_port.to_string()).option("cluster-node-timeout", "60000");

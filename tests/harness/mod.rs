@@ -7,6 +7,7 @@ mod acl;
 mod bystander;
 mod client;
 mod cluster;
+mod earlier;
 mod frozen;
 mod holders;
 mod memory_of_grants;
@@ -25,6 +26,7 @@ pub use acl::acl_rules;
 pub use bystander::beside_a_bystander;
 pub use client::{Client, Reply, error, int, null, text};
 pub use cluster::{Member, asking, cluster, joined, joined_with, migrate_slots};
+pub use earlier::{Earlier, earlier};
 pub use frozen::Frozen;
 pub use holders::{SetAtTheEnd, grants, number, owners, pass_first_tokens, past_its_first_tokens, permits, token};
 pub use memory_of_grants::{
@@ -32,7 +34,7 @@ pub use memory_of_grants::{
 };
 pub use nodes::Nodes;
 pub use not_here::{has_tls, not_here};
-pub use replicas::{follow, has_heard, in_step, pair};
+pub use replicas::{follow, follow_in_step, has_heard, in_step, pair};
 pub use seed::seed;
 pub use sentinel::{Sentinel, behind, watched, watched_over_tls};
 pub use six::{MAX_TTL_MS, Six, patient};
@@ -109,6 +111,7 @@ pub fn server_binary() -> OsString {
 /// The setup of a server.
 pub struct Setup {
     server: OsString,
+    module: Option<PathBuf>,
     module_arguments: Vec<String>,
     options: Vec<(String, String)>,
     config: Option<PathBuf>,
@@ -129,6 +132,7 @@ impl Setup {
     pub fn bare() -> Self {
         Self {
             server: server_binary(),
+            module: None,
             module_arguments: vec![],
             options: vec![],
             config: None,
@@ -143,6 +147,18 @@ impl Setup {
     /// Uses another server than the tested one.
     pub fn server(mut self, server: &Path) -> Self {
         self.server = server.into();
+        self
+    }
+
+    /// Uses the module of an earlier version.
+    pub fn earlier(mut self, version: &Earlier) -> Self {
+        self.module = Some(version.module());
+        self
+    }
+
+    /// Uses the tested module again, after [`Setup::earlier`].
+    pub fn present(mut self) -> Self {
+        self.module = None;
         self
     }
 
@@ -250,7 +266,8 @@ impl Setup {
             command.arg(format!("--{name}")).arg(value);
         }
         if !self.module_later {
-            command.arg("--loadmodule").arg(module()).args(&self.module_arguments);
+            let module = self.module.clone().unwrap_or_else(module);
+            command.arg("--loadmodule").arg(module).args(&self.module_arguments);
         }
         if let Some(clock) = &self.wall_clock {
             clock.preload(&mut command);

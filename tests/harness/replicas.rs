@@ -20,6 +20,12 @@ pub fn has_heard(replica: &Server) {
 
 /// Makes `replica` a replica of `master`, and waits until it has all data and knows what it needs for a promotion.
 pub fn follow(replica: &Server, master: &Server) {
+    follow_in_step(replica, master);
+    has_heard(replica);
+}
+
+/// Makes `replica` a replica of `master`, and waits until it has all data.
+pub fn follow_in_step(replica: &Server, master: &Server) {
     assert_eq!(replica.client().say(&format!("REPLICAOF 127.0.0.1 {}", master.port())), text("OK"));
     // The stream starts only after the replica's first acknowledgement, up to a second later.
     let mut client = master.client();
@@ -27,7 +33,6 @@ pub fn follow(replica: &Server, master: &Server) {
     client.say("SET stream runs");
     client.say("DEL stream");
     in_step(&mut client);
-    has_heard(replica);
 }
 
 /// Waits until the replicas have everything that the master has done.

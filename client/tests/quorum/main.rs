@@ -43,5 +43,6 @@ mod storms;
 mod taking;
 mod told;
 mod unwell;
+mod upgrades;
 mod waiting_turns;
 mod watching;
