@@ -14,6 +14,8 @@
 //! | `commands` | the work of a request; the table of commands; `palisade_quorum::request` has their arguments |
 //! | `state`, `session`, `counts` | what all connections share; the data of one; the counters |
 //! | `refused` | errors |
+//! | `http` | bounded requests over HTTP, for the next two |
+//! | `terraform` | Terraform's state locks, extended and continued for its runs |
 //! | `metrics`, `standing`, `ending`, `notify` | for operators |
 //! | `limits` | every limit with its reason |
 
@@ -22,6 +24,7 @@ mod commands;
 mod connection;
 mod counts;
 mod ending;
+mod http;
 pub mod limits;
 mod listening;
 mod metrics;
@@ -35,12 +38,15 @@ mod session;
 mod standing;
 mod state;
 mod strangers;
+mod terraform;
 
+use std::future::pending;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use palisade_client::Client;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -51,6 +57,8 @@ use crate::limits::{ACCEPT_AGAIN, END_TIME};
 pub use crate::listening::{Address, Listener};
 pub use crate::password::Password;
 use crate::state::State;
+pub use crate::terraform::Http;
+use crate::terraform::Terraform;
 
 /// The configuration of an agent.
 #[derive(Clone, Debug)]
@@ -63,6 +71,8 @@ pub struct Config {
     pub password: Option<Password>,
     /// The address at which the metrics are served; `None` for no metrics.
     pub metrics: Option<SocketAddr>,
+    /// Terraform's state locks; `None` for none.
+    pub http: Option<Http>,
     /// The treatment of the agent's locks when it ends: stay or be released.
     pub on_end: OnEnd,
     /// The most connections that may be open at a time.
@@ -88,7 +98,8 @@ pub struct Agent {
     client: Client,
     state: Arc<State>,
     listeners: Vec<Listener>,
-    metrics: Option<tokio::net::TcpListener>,
+    metrics: Option<TcpListener>,
+    http: Option<(TcpListener, Arc<Terraform>)>,
 }
 
 impl Agent {
@@ -102,7 +113,7 @@ impl Agent {
         for address in &config.listen {
             listeners.push(Listener::bind(address, config.socket_mode).await?);
         }
-        if listeners.is_empty() {
+        if listeners.is_empty() && config.http.is_none() {
             return Err("where to listen? Say --listen unix:///run/palisade/agent.sock".to_owned());
         }
         if let Some(open) = listeners.iter().find(|listener| !listener.is_local())
@@ -114,8 +125,16 @@ impl Agent {
                 open.name
             ));
         }
+        if let Some(Http { address, credentials: None, .. }) = &config.http
+            && !address.ip().is_loopback()
+        {
+            return Err(format!(
+                "--http {address} can be reached from other machines, and whoever gets there has the locks: set a user and a password \
+                 (--http-credentials), or listen on a loopback address"
+            ));
+        }
         let metrics = match config.metrics {
-            Some(address) => Some(metrics::listen(address).await?),
+            Some(address) => Some(http::listen("metrics", address).await?),
             None => None,
         };
         let connections_max = open_files::make_room(config.connections_max);
@@ -129,7 +148,14 @@ impl Agent {
         let counts = Counts::new(commands::names());
         let names: Vec<String> = listeners.iter().map(|listener| listener.name.clone()).collect();
         let state = Arc::new(State::new(&client, counts, config.password.clone(), connections_max, names));
-        Ok(Self { config, client, state, listeners, metrics })
+        let http = match &config.http {
+            Some(of_http) => {
+                let listener = http::listen("http", of_http.address).await?;
+                Some((listener, Terraform::open(of_http, &state, config.tell)?))
+            }
+            None => None,
+        };
+        Ok(Self { config, client, state, listeners, metrics, http })
     }
 
     /// Returns the names of the sockets at which the agent listens, for people.
@@ -142,6 +168,11 @@ impl Agent {
         self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
+    /// Returns the address at which Terraform's locks are served, if they are.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().and_then(|(listener, _)| listener.local_addr().ok())
+    }
+
     /// Serves connections until `end` returns. Then it completes changes that are under way, and answers waiting
     /// clients with an error.
     ///
@@ -149,14 +180,17 @@ impl Agent {
     ///
     /// A lock that had to be released could not be.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), String> {
-        let Self { config, client, state, listeners, metrics } = self;
+        let Self { config, client, state, listeners, metrics, http } = self;
         let (present, mut absence) = presence();
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(accept(Arc::clone(&state), listener, present.clone()));
         }
         if let Some(listener) = metrics {
-            tasks.spawn(metrics::serve(Arc::clone(&state), listener));
+            tasks.spawn(serve_metrics(Arc::clone(&state), listener));
+        }
+        if let Some((listener, terraform)) = http {
+            tasks.spawn(serve_terraform(Arc::clone(&state), listener, terraform, present.clone()));
         }
         notify::ready();
         tasks.spawn(notify::report(Arc::clone(&state)));
@@ -188,6 +222,21 @@ impl Agent {
             }
         }
     }
+}
+
+/// Answers requests for metrics until the future is dropped, and so for the health of an agent that ends.
+async fn serve_metrics(state: Arc<State>, listener: TcpListener) {
+    let answer = move |request| {
+        let state = Arc::clone(&state);
+        async move { metrics::answer(&state, request).await }
+    };
+    http::serve(listener, pending(), answer).await;
+}
+
+/// Answers requests of Terraform until the agent ends.
+async fn serve_terraform(state: Arc<State>, listener: TcpListener, terraform: Arc<Terraform>, present: Present) {
+    http::serve(listener, state.ended(), move |request| Arc::clone(&terraform).answer(request)).await;
+    drop(present);
 }
 
 /// Accepts connections until the agent ends.

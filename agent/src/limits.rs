@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use palisade_quorum::limits::{MAX_TTL_DEFAULT_MS, NOTE_BYTES_MAX};
+
 /// The default of the most connections: the same as that of Redis.
 pub const CONNECTIONS_DEFAULT: usize = 10_000;
 
 /// The number of files that may be open beside the connections of clients: listening sockets, connections to nodes, the
-/// runtime's files, scrapes of metrics, and refused connections whose input is still read.
-pub const OTHER_FILES: usize = 256;
+/// runtime's files, connections for HTTP, and refused connections whose input is still read.
+pub const OTHER_FILES: usize = 320;
 
 /// The longest request in bytes: far more than an owner, a note and the longest usual name of a lock. While a command
 /// waits, up to this much is read ahead.
@@ -94,11 +96,40 @@ pub const END_TIME: Duration = Duration::from_secs(5);
 /// The pause after a connection could not be accepted, as when too many files are open.
 pub const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// The most requests for metrics that are served at a time.
-pub const SCRAPES_MAX: usize = 16;
+/// The most requests over HTTP that each address serves at a time.
+pub const HTTP_AT_A_TIME: usize = 16;
 
-/// The most connections to the metrics' address. If there are more, the oldest one that has sent no request is closed.
-pub const SCRAPES_OPEN_MAX: usize = 64;
+/// The most connections to an address for HTTP. If there are more, the oldest one without a whole request is closed.
+pub const HTTP_OPEN_MAX: usize = 64;
 
-/// The longest duration of a scrape.
-pub const SCRAPE_TIME: Duration = Duration::from_secs(10);
+/// The longest time from the beginning of a connection for HTTP to the end of its answer.
+pub const HTTP_TIME: Duration = Duration::from_secs(10);
+
+/// The longest body over HTTP, in bytes: a lock info of Terraform, which becomes the note of the lock.
+pub const BODY_BYTES_MAX: usize = NOTE_BYTES_MAX;
+
+/// The number of bytes that are read of a body which is too long. A client reads no answer before it has sent its
+/// request.
+pub const BODY_BYTES_SKIPPED: usize = 1 << 20;
+
+/// The longest path that names a lock of Terraform, in bytes.
+pub const PATH_BYTES_MAX: usize = 512;
+
+/// The most locks that are kept for Terraform at a time. They are extended until they are unlocked, so nothing else
+/// bounds them.
+pub const TERRAFORM_LOCKS_MAX: usize = 1_000;
+
+/// The longest lease of a lock of Terraform, if the nodes allow it: so long the agent may be down.
+pub const TERRAFORM_LEASE_MAX: Duration = Duration::from_secs(3_600);
+
+/// The lease of a lock of Terraform while no node tells the longest: the default of `lock.max-ttl`.
+pub const TERRAFORM_LEASE_UNTOLD: Duration = Duration::from_millis(MAX_TTL_DEFAULT_MS as u64);
+
+/// The longest interval between two extensions of a lock of Terraform. A loss is noticed within this time.
+pub const TERRAFORM_EXTEND_EVERY: Duration = Duration::from_secs(20);
+
+/// The pause before a failed extension of a lock of Terraform is repeated.
+pub const TERRAFORM_EXTEND_AGAIN: Duration = Duration::from_secs(1);
+
+/// The time for which a LOCK waits that neither gets the lock nor sees a holder: requests at the same moment collided.
+pub const TERRAFORM_COLLISION_TIME: Duration = Duration::from_secs(1);

@@ -1,102 +1,21 @@
 //! Metrics for Prometheus over HTTP: `GET /metrics`, and `GET /health` to check whether locks are granted.
 
-use std::convert::Infallible;
 use std::fmt::Write;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::CONTENT_TYPE;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use hyper::body::Bytes;
+use hyper::{Method, Request, StatusCode};
 
 use crate::commands::node;
-use crate::limits::{ACCEPT_AGAIN, SCRAPE_TIME, SCRAPES_MAX, SCRAPES_OPEN_MAX};
+use crate::http::{self, Response};
 use crate::state::State;
 
 /// The content type of the metrics.
-const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Listens for requests for metrics at `address`.
-///
-/// # Errors
-/// The agent cannot listen there.
-pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(address).await.map_err(|why| format!("metrics cannot be listened for on {address}: {why}"))
-}
-
-/// A connection to the metrics' address, which is closed when this is dropped.
-struct Scrape {
-    has_asked: Arc<AtomicBool>,
-    task: JoinHandle<()>,
-}
-
-impl Scrape {
-    fn begin(state: &Arc<State>, turns: &Arc<Semaphore>, stream: TcpStream) -> Self {
-        let has_asked = Arc::new(AtomicBool::new(false));
-        let (state, turns, asked) = (Arc::clone(state), Arc::clone(turns), Arc::clone(&has_asked));
-        let task = tokio::spawn(async move {
-            let answer = service_fn(async |request| {
-                asked.store(true, Ordering::Relaxed);
-                // The semaphore is never closed, so this does not fail.
-                let _turn = turns.acquire().await.ok();
-                answer(&state, request).await
-            });
-            let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new()).keep_alive(false);
-            // If the client has disconnected, or does not speak HTTP, it gets no answer.
-            let _ = timeout(SCRAPE_TIME, http.serve_connection(TokioIo::new(stream), answer)).await;
-        });
-        Self { has_asked, task }
-    }
-}
-
-impl Drop for Scrape {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Answers requests for metrics until the future is dropped. If there are too many connections, the oldest one that has
-/// sent no request is closed, so that silent ones keep nobody out.
-pub async fn serve(state: Arc<State>, listener: TcpListener) {
-    let turns = Arc::new(Semaphore::new(SCRAPES_MAX));
-    let mut open: Vec<Scrape> = vec![];
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            sleep(ACCEPT_AGAIN).await;
-            continue;
-        };
-        open.retain(|scrape| !scrape.task.is_finished());
-        while open.len() >= SCRAPES_OPEN_MAX {
-            match open.iter().position(|scrape| !scrape.has_asked.load(Ordering::Relaxed)) {
-                Some(silent) => drop(open.remove(silent)),
-                None => {
-                    sleep(ACCEPT_AGAIN).await;
-                    open.retain(|scrape| !scrape.task.is_finished());
-                }
-            }
-        }
-        open.push(Scrape::begin(&state, &turns, stream));
-    }
-}
-
-async fn answer(state: &State, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let said = |status: StatusCode, text: String| {
-        let mut response = Response::new(Full::new(Bytes::from(text)));
-        *response.status_mut() = status;
-        response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(TEXT));
-        response
-    };
-    Ok(match (request.method(), request.uri().path()) {
+/// Answers a request.
+pub async fn answer(state: &State, request: Request<Bytes>) -> Response {
+    let said = |status: StatusCode, text: String| http::response(status, METRICS, text);
+    match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => said(StatusCode::OK, text(state).await),
         (&Method::GET, "/health") => match health(state).await {
             Ok(text) => said(StatusCode::OK, text),
@@ -104,7 +23,7 @@ async fn answer(state: &State, request: Request<Incoming>) -> Result<Response<Fu
         },
         (&Method::GET, _) => said(StatusCode::NOT_FOUND, "ask for /metrics or /health\n".to_owned()),
         _ => said(StatusCode::METHOD_NOT_ALLOWED, "GET only\n".to_owned()),
-    })
+    }
 }
 
 /// Returns a line that says whether locks are granted; as an error if they are not.

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::{IsTerminal, Read, stderr};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use palisade_agent::{Address, Agent, Config, Listener, OnEnd, Password};
+use palisade_agent::{Address, Agent, Config, Http, Listener, OnEnd, Password};
 use palisade_client::direct::{Access, Place};
 use palisade_client::{Client, Credentials};
 use palisade_quorum::Members;
@@ -54,6 +55,7 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
         socket_mode: arguments.socket_mode,
         password: password.map(|password| Password::new(&password)).transpose().map_err(Failure::usage)?,
         metrics: arguments.metrics,
+        http: http(arguments)?,
         on_end: match arguments.on_end {
             AtTheEnd::Leave => OnEnd::Leave,
             AtTheEnd::Release => OnEnd::Release,
@@ -102,6 +104,9 @@ async fn serve(
     for name in agent.names() {
         show::tell(&format!("agent of {count} nodes listens on {name}"));
     }
+    if let Some(address) = agent.http_address() {
+        show::tell(&format!("Terraform's locks are at http://{address}/"));
+    }
     if let Some(address) = agent.metrics_address() {
         show::tell(&format!("metrics are at http://{address}/metrics"));
     }
@@ -127,15 +132,37 @@ async fn standing(nodes: &Nodes) -> String {
 
 /// Returns the password that clients of the agent need, if there is one.
 fn password(arguments: &Arguments) -> Result<Option<Vec<u8>>, Failure> {
-    let Some(path) = &arguments.password_file else {
-        return Ok(std::env::var_os(PASSWORD_VARIABLE).map(|password| password.as_bytes().to_vec()));
+    match &arguments.password_file {
+        Some(path) => read_password(path).map(Some),
+        None => Ok(std::env::var_os(PASSWORD_VARIABLE).map(|password| password.as_bytes().to_vec())),
+    }
+}
+
+/// Returns the configuration of Terraform's locks, if they are served.
+fn http(arguments: &Arguments) -> Result<Option<Http>, Failure> {
+    let (Some(address), Some(locks)) = (arguments.http, arguments.http_locks.clone()) else { return Ok(None) };
+    let credentials = match &arguments.http_credentials {
+        Some(path) => {
+            let bytes = read_password(path)?;
+            if !bytes.contains(&b':') {
+                let text = format!("{} has no name and password: write name:password", path.display());
+                return Err(Failure::usage(text));
+            }
+            Some(Password::new(&bytes).map_err(Failure::usage)?)
+        }
+        None => None,
     };
+    Ok(Some(Http { address, credentials, locks }))
+}
+
+/// Reads a file with a password.
+fn read_password(path: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |why| Failure::usage(format!("the password in {} cannot be read: {why}", path.display()));
     let mut password = vec![];
     // A wrong file may be large, so it is read only up to the longest password.
     let most = palisade_agent::limits::PASSWORD_BYTES_MAX as u64 + 3;
     File::open(path).and_then(|file| file.take(most).read_to_end(&mut password)).map_err(failed)?;
-    Ok(Some(password))
+    Ok(password)
 }
 
 /// Asks the agent at each address, and reports its health.

@@ -389,6 +389,15 @@ pub struct Agent {
     /// The address where Prometheus finds metrics: 127.0.0.1:9637
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
+    /// The address of Terraform's state locks, its lock_address and unlock_address: 127.0.0.1:8088
+    #[arg(long, value_name = "ADDRESS", requires = "http_locks")]
+    pub http: Option<SocketAddr>,
+    /// The file with the state locks that are held, which the next agent reads to continue them
+    #[arg(long, value_name = "FILE", requires = "http", value_hint = ValueHint::FilePath)]
+    pub http_locks: Option<PathBuf>,
+    /// The file with what Terraform must give, as name:password (TF_HTTP_USERNAME, TF_HTTP_PASSWORD)
+    #[arg(long, value_name = "FILE", requires = "http", value_hint = ValueHint::FilePath)]
+    pub http_credentials: Option<PathBuf>,
     /// Time that a node has to answer [default: a tenth of the ttl, at most 50ms]
     #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,

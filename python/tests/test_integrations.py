@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -201,37 +198,6 @@ def test_redis_py_lends_its_method_to_locks(site: Site) -> None:
     program = site.start(sys.executable, "-W", "error", "lent.py")
     program.ends_with(0)
     assert program.wrote == "the lock orders:42 was not held with a token True\n"
-
-
-def test_terraform_locks_a_state(site: Site) -> None:
-    [port] = free_ports(1)
-    site.start(sys.executable, "terraform_locks.py", str(port))
-
-    def said(method: str, name: str) -> tuple[int, bytes]:
-        info = {"ID": name, "Operation": "OperationTypeApply", "Info": "", "Who": "ann@web-1", "Version": "1.13.0", "Path": ""}
-        with closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
-            connection.request(method, "/shop", json.dumps(info))
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-
-    at_last("it listens", lambda: connects(port))
-    assert said("LOCK", "of-ann") == (200, b"")
-    assert said("LOCK", "of-ann") == (200, b""), "the answer was lost"
-    status, holder = said("LOCK", "of-bob")
-    assert status == 423
-    assert json.loads(holder)["ID"] == "of-ann"
-    assert json.loads(holder)["Who"] == "ann@web-1"
-    assert said("UNLOCK", "of-bob") == (409, b"")
-    assert said("UNLOCK", "of-ann") == (200, b"")
-    assert said("LOCK", "of-bob") == (200, b"")
-    site.outside.say("LOCK.BREAK", "terraform:/shop")
-    assert said("UNLOCK", "of-bob") == (409, b"")
-
-
-def connects(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-        return True
-    return False
 
 
 def test_the_page_names_the_versions_that_run() -> None:

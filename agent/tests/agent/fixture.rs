@@ -1,6 +1,7 @@
 //! Starts nodes and an agent in this process, and connections that show the bytes of its replies.
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -51,7 +52,8 @@ pub fn nowhere() -> Vec<String> {
 pub struct Running {
     folder: TempDir,
     password: Option<Password>,
-    metrics: Option<std::net::SocketAddr>,
+    metrics: Option<SocketAddr>,
+    http: Option<SocketAddr>,
     end: Option<oneshot::Sender<()>>,
     ends_with: Receiver<Result<(), String>>,
 }
@@ -64,6 +66,7 @@ impl Running {
             socket_mode: 0o600,
             password: None,
             metrics: None,
+            http: None,
             on_end: OnEnd::Leave,
             connections_max: CONNECTIONS_DEFAULT,
             tell: |line| println!("agent: {line}"),
@@ -78,21 +81,25 @@ impl Running {
         let own = client.clone();
         let serving = async move {
             let agent = Agent::listen(config, own, vec![]).await?;
-            tell.send(agent.metrics_address()).unwrap();
+            tell.send((agent.metrics_address(), agent.http_address())).unwrap();
             agent.run(async { drop(ended.await) }).await
         };
         // On the client's thread, as the program's agent.
         client.spawn(async move { drop(end_with.send(serving.await)) }).unwrap();
-        let metrics = told.recv().expect("the agent listens");
-        Self { folder, password, metrics, end: Some(end), ends_with }
+        let (metrics, http) = told.recv().expect("the agent listens");
+        Self { folder, password, metrics, http, end: Some(end), ends_with }
     }
 
     pub fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
 
-    pub fn metrics(&self) -> std::net::SocketAddr {
+    pub fn metrics(&self) -> SocketAddr {
         self.metrics.unwrap()
+    }
+
+    pub fn http(&self) -> SocketAddr {
+        self.http.unwrap()
     }
 
     /// Returns a new connection to the agent, by a client library.

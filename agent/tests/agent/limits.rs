@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
-use palisade_agent::limits::SCRAPE_TIME;
+use palisade_agent::limits::HTTP_TIME;
 use palisade_agent::{Config, Password};
 
 use crate::fixture::{Nodes, Raw, Running, nowhere, packed};
@@ -205,7 +205,7 @@ fn silent_connections_keep_no_probe_waiting() {
     let agent = nodes.agent_with(|config| Config { metrics: Some(([127, 0, 0, 1], 0).into()), ..config });
     let silent: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(agent.metrics()).unwrap()).collect();
     let mut probe = TcpStream::connect(agent.metrics()).unwrap();
-    probe.set_read_timeout(Some(SCRAPE_TIME)).unwrap();
+    probe.set_read_timeout(Some(HTTP_TIME)).unwrap();
     write!(probe, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let mut said = String::new();
     probe.read_to_string(&mut said).expect("it is answered before a silent connection is given up");

@@ -15,3 +15,4 @@ mod handshake;
 mod limits;
 mod places;
 mod quorum;
+mod terraform;

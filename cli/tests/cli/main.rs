@@ -35,6 +35,7 @@ mod roles;
 mod signals;
 mod statuses;
 mod terminal;
+mod terraform;
 mod tls;
 mod transcripts;
 mod watching;
