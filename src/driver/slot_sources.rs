@@ -14,7 +14,7 @@ use crate::{clock, state};
 /// The first bytes of each message, with its version. A message of another module has others.
 const MARK: [u8; 8] = *b"palisad1";
 
-/// How long a server may owe its answer before the log says so, in milliseconds.
+/// The time for which a server may owe its answer before the log says so, in milliseconds.
 const PATIENCE_MS: u32 = 1_000;
 
 thread_local! {
@@ -78,7 +78,7 @@ pub fn log_incomplete(slots: usize) {
     }
 }
 
-/// Parses a message of so many numbers; `None` if it is another module's, or of another version.
+/// Parses a message of `COUNT` numbers; `None` if it is another module's, or of another version.
 fn numbers<const COUNT: usize>(message: &[u8]) -> Option<[u64; COUNT]> {
     let (numbers, rest) = message.strip_prefix(&MARK)?.as_chunks::<8>();
     let numbers: &[[u8; 8]; COUNT] = numbers.try_into().ok()?;

@@ -41,7 +41,7 @@ pub fn send(to: &ServerId, message: Message, payload: &[u8]) {
     // A server's name has no NUL byte.
     let Ok(to) = CString::new(to.as_slice()) else { return };
     detached(|ctx| {
-        // SAFETY: the context is live; the server reads the C string, and as many bytes of the message as it is told,
+        // SAFETY: the context is live; the server reads the C string, and the bytes of the message up to its length,
         // during the call.
         unsafe {
             api!(RedisModule_SendClusterMessage(

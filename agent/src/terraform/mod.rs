@@ -166,7 +166,7 @@ impl Terraform {
         }
     }
 
-    /// Ends the lock of whoever holds it. `terraform force-unlock` asks for that: it sends no body, so its ID is unknown.
+    /// Ends the lock without knowing its owner. `terraform force-unlock` asks for that: it sends no body, so no ID.
     async fn force(&self, key: &str) -> Result<(), Said> {
         let nobody = || (StatusCode::CONFLICT, format!("nobody holds {key}"));
         let holder = self.holder(key).await?.ok_or_else(nobody)?;

@@ -129,7 +129,7 @@ fn one_of_many_at_once_gets_it() {
 
 /// `terraform force-unlock` sends no body, `tofu force-unlock` a lock info with the ID alone.
 #[test]
-fn force_unlock() {
+fn a_lock_is_ended_by_force() {
     static TOLD: Mutex<Vec<String>> = Mutex::new(vec![]);
     let nodes = Nodes::start(3);
     let folder = tempfile::tempdir().unwrap();

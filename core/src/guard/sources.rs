@@ -11,8 +11,8 @@ use crate::values::time::BootTime;
 /// The cluster's name for a node.
 pub type NodeId = [u8; 40];
 
-/// How long an answer counts for a slot that is still being imported, in milliseconds. A node that restarts redirects
-/// nobody during its first two seconds, so an answer from before its restart no longer counts when it does.
+/// The time for which an answer counts for a slot that is still being imported, in milliseconds. A node that restarts
+/// redirects nobody during its first two seconds, so an answer from before its restart no longer counts when it does.
 const FRESH_MS: u32 = 1_000;
 
 /// The pause between two questions to the same node, in milliseconds, unless another slot has come from it.

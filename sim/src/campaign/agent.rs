@@ -30,6 +30,7 @@ pub async fn run(settings: Settings) {
         socket_mode: 0o600,
         password: None,
         metrics: None,
+        http: None,
         on_end: OnEnd::Leave,
         connections_max: CONNECTIONS_MAX,
         tell: |text| eprintln!("{text}"),
