@@ -16,9 +16,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::limits::{ACCEPT_AGAIN, BODY_BYTES_MAX, BODY_BYTES_SKIPPED, HTTP_AT_A_TIME, HTTP_OPEN_MAX, HTTP_TIME};
+use crate::limits::{
+    ACCEPT_AGAIN, BODY_BYTES_MAX, BODY_BYTES_SKIPPED, HTTP_AT_A_TIME, HTTP_OPEN_MAX, HTTP_SILENT_TIME, HTTP_TIME,
+};
 
 /// An answer, which is sent whole.
 pub type Response = hyper::Response<Full<Bytes>>;
@@ -46,6 +48,7 @@ pub async fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, St
 struct Connection {
     /// True once the whole request has arrived.
     has_asked: Arc<AtomicBool>,
+    since: Instant,
     task: JoinHandle<()>,
 }
 
@@ -74,11 +77,16 @@ impl Connection {
             // If the client has disconnected, or does not speak HTTP, it gets no answer.
             let _ = timeout(HTTP_TIME, http.serve_connection(TokioIo::new(stream), served)).await;
         });
-        Self { has_asked, task }
+        Self { has_asked, since: Instant::now(), task }
     }
 
     fn has_asked(&self) -> bool {
         self.has_asked.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the connection has to give way to another one.
+    fn is_slow(&self) -> bool {
+        !self.has_asked() && self.since.elapsed() >= HTTP_SILENT_TIME
     }
 }
 
@@ -105,8 +113,8 @@ where
             };
             open.retain(|connection| !connection.task.is_finished());
             while open.len() >= HTTP_OPEN_MAX {
-                match open.iter().position(|connection| !connection.has_asked()) {
-                    Some(silent) => drop(open.remove(silent)),
+                match open.iter().position(Connection::is_slow) {
+                    Some(slow) => drop(open.remove(slow)),
                     None => {
                         sleep(ACCEPT_AGAIN).await;
                         open.retain(|connection| !connection.task.is_finished());

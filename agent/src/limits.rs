@@ -102,6 +102,9 @@ pub const HTTP_AT_A_TIME: usize = 16;
 /// The most connections to an address for HTTP. If there are more, the oldest one without a whole request is closed.
 pub const HTTP_OPEN_MAX: usize = 64;
 
+/// The time that a connection for HTTP has to send its whole request before it has to give way to another one.
+pub const HTTP_SILENT_TIME: Duration = Duration::from_millis(500);
+
 /// The longest time from the beginning of a connection for HTTP to the end of its answer.
 pub const HTTP_TIME: Duration = Duration::from_secs(10);
 

@@ -26,9 +26,10 @@ pub async fn settle(world: &World) {
     }
     // If a replica was promoted before its master told it the longest lease, an operator has to confirm that all leases
     // have ended.
+    // So too for slots that left such a replica: its guard went along with them.
     let mut guarded = vec![];
     for node in 0..NODES {
-        if guard_ms(world, node).await > LONG_GUARD_MS {
+        if guard_ms(world, node).await > LONG_GUARD_MS || guarded_slots(world, node).await > 0 {
             guarded.push(node);
         }
     }
@@ -37,7 +38,7 @@ pub async fn settle(world: &World) {
     }
     for node in guarded {
         say::<Value>(world, node, &["LOCK.GUARD", "LIFT"]).await.ok();
-        world.log.moment("guard of a day lifted", On::Node(node), "");
+        world.log.moment("guard lifted", On::Node(node), "");
     }
 }
 
@@ -47,6 +48,15 @@ pub async fn guard_ms(world: &World, node: usize) -> u64 {
     let told = until!(PATIENCE, {
         let told: HashMap<String, String> = say(world, node, &["LOCK.NODE"]).await.unwrap_or_default();
         told.get("guard_ms").and_then(|ms| ms.parse().ok())
+    });
+    told.unwrap_or(0)
+}
+
+/// Returns the number of slots that are guarded at this node.
+async fn guarded_slots(world: &World, node: usize) -> u64 {
+    let told = until!(PATIENCE, {
+        let info: String = say(world, node, &["INFO", "lock"]).await.unwrap_or_default();
+        info.lines().find_map(|line| line.strip_prefix("lock_guarded_slots:")?.parse().ok())
     });
     told.unwrap_or(0)
 }
