@@ -16,7 +16,7 @@ use rand::RngExt;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
-use super::gated::writer::{self, Writer};
+use super::gated::writer;
 use super::journal::{Journal, Line, now_us};
 pub use super::process::Settings;
 use super::process::{Shared, Task, key_name};
@@ -111,9 +111,7 @@ pub async fn run(settings: Settings) {
     for task in 0..through {
         tasks.spawn(Through::new(Task::new(&shared, 700 + task).await).run());
     }
-    for task in 0..writer::TASKS {
-        tasks.spawn(Writer::new(Task::new(&shared, 800 + task).await).run());
-    }
+    writer::spawn(&shared, &mut tasks).await;
     tasks.spawn(Task::new(&shared, 600).await.campaign());
     tasks.spawn(Task::new(&shared, 601).await.observe());
     tasks.join_all().await;

@@ -169,8 +169,8 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     let kept = kept::judge(&history.lines, &world.log.faults(), &world.lives());
     let elections = elected::judge(&history.lines);
     let given_back = given_back::judge(&history.seen, &history.lines);
-    let gated =
-        gated::judge::judge(&history.lines, &world.data.landed.all(), &world.log.faults(), !world.settings.cluster);
+    let (landed, trials) = (world.data.landed.all(), world.data.trials.all());
+    let gated = gated::judge::judge(&history.lines, &landed, &world.log.faults(), &trials, !world.settings.cluster);
     for found in [&kept.wrong, &elections.wrong, &given_back.wrong, &gated.wrong] {
         wrong.extend_from_slice(found);
     }

@@ -317,9 +317,11 @@ fn markdown(outcome: &Outcome) -> String {
 }
 
 fn writes(counts: &Counts) -> String {
-    let Counts { landed, fenced, unanswered, lost } = counts;
+    let Counts { landed, fenced, fenced_after, fenced_calmly, unanswered, lost } = counts;
+    let after: String = fenced_after.iter().map(|(over, count)| format!("{count} after a {over}, ")).collect();
     format!(
-        "{landed} landed, {lost} of them lost with their server; {fenced} late ones refused, {unanswered} unanswered"
+        "{landed} landed, {lost} of them lost with their server; {fenced} late ones refused: {after}{fenced_calmly} \
+         without a fault since the newer write; {unanswered} unanswered"
     )
 }
 

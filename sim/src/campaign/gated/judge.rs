@@ -1,9 +1,10 @@
 //! Judges writes to resources: none that was refused landed, and each one that was acknowledged is there, unless a
 //! replica took over at the time and lacked it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::landed::Seen;
+use super::trials::{Over, Raise, Trial, met};
 use crate::campaign::faults::{Fault, Wrong};
 use crate::campaign::journal::Line;
 use crate::campaign::resource::{Answer, IN_POSTGRESQL};
@@ -14,12 +15,17 @@ use crate::history::TimeUs;
 pub const TAKE_OVER: &str = "data master killed, replica takes over";
 
 /// The result of all writes of one kind of place.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Writes that were acknowledged.
     pub landed: usize,
     /// Writes that were refused as late.
     pub fenced: usize,
+    /// For each fault that happened: the late writes that it met, because they were refused by what was remembered
+    /// over it.
+    pub fenced_after: BTreeMap<Over, usize>,
+    /// The late writes that met no fault.
+    pub fenced_calmly: usize,
     /// Writes without an answer, and those that no server took.
     pub unanswered: usize,
     /// Acknowledged writes that a replica lacked when it took over.
@@ -37,39 +43,74 @@ pub struct Gated {
     pub wrong: Vec<Wrong>,
 }
 
+impl Gated {
+    fn counts(&mut self, resource: u32) -> &mut Counts {
+        if resource == IN_POSTGRESQL { &mut self.fences } else { &mut self.gates }
+    }
+}
+
 /// Judges all writes. If `keeps` is false, servers may lose everything at any time, so nothing has to be there.
-pub fn judge(lines: &[Line], seen: &BTreeMap<u32, Seen>, faults: &[Fault], keeps: bool) -> Gated {
+pub fn judge(lines: &[Line], seen: &BTreeMap<u32, Seen>, faults: &[Fault], trials: &[Trial], keeps: bool) -> Gated {
     let mut all = Gated::default();
+    for trial in trials {
+        all.counts(trial.resource).fenced_after.entry(trial.over).or_default();
+    }
+    let raises = raises(lines, seen);
     let none = Seen::default();
     for line in lines {
         let Line::Gated { sent, at, resource, entry, answer } = *line else { continue };
         let seen = seen.get(&resource).unwrap_or(&none);
-        let is_fence = resource == IN_POSTGRESQL;
-        let counts = if is_fence { &mut all.fences } else { &mut all.gates };
-        let mut is_wrong = |what: &str| {
-            all.wrong.push(Wrong { at, key: None, what: format!("resource {resource}: {entry:?} {what}") });
-        };
+        let counts = all.counts(resource);
+        let mut wrong = None;
         match answer {
             Answer::Landed => {
                 counts.landed += 1;
                 if !seen.last.contains(&entry) {
-                    if is_fence || (keeps && !is_excused(faults, sent, at)) {
-                        is_wrong("was acknowledged, and is not there");
-                    }
                     counts.lost += 1;
+                    let is_wrong = resource == IN_POSTGRESQL || (keeps && !is_excused(faults, sent, at));
+                    wrong = is_wrong.then_some("was acknowledged, and is not there");
                 }
             }
             Answer::Fenced | Answer::NotDone => {
-                counts.fenced += usize::from(answer == Answer::Fenced);
-                counts.unanswered += usize::from(answer == Answer::NotDone);
-                if seen.ever.contains(&entry) {
-                    is_wrong("was refused, and landed");
+                wrong = seen.ever.contains_key(&entry).then_some("was refused, and landed");
+                if answer == Answer::Fenced {
+                    let raises = raises.get(&resource).map_or(&[][..], Vec::as_slice);
+                    let trials = trials.iter().filter(|trial| trial.resource == resource);
+                    counts.refuse(&met(raises, trials, entry.token, (sent, at)));
+                } else {
+                    counts.unanswered += 1;
                 }
             }
             Answer::Unknown => counts.unanswered += 1,
         }
+        if let Some(what) = wrong {
+            all.wrong.push(Wrong { at, key: None, what: format!("resource {resource}: {entry:?} {what}") });
+        }
     }
     all
+}
+
+impl Counts {
+    /// Counts a late write that was refused after these faults.
+    fn refuse(&mut self, met: &[Over]) {
+        self.fenced += 1;
+        self.fenced_calmly += usize::from(met.is_empty());
+        for over in BTreeSet::from_iter(met) {
+            *self.fenced_after.entry(*over).or_default() += 1;
+        }
+    }
+}
+
+/// Returns the writes to each resource that raised its gate, or may have done so.
+fn raises(lines: &[Line], seen: &BTreeMap<u32, Seen>) -> BTreeMap<u32, Vec<Raise>> {
+    let mut raises: BTreeMap<u32, Vec<Raise>> = BTreeMap::new();
+    for line in lines {
+        if let Line::Gated { sent, at, resource, entry, answer: Answer::Landed | Answer::Unknown } = *line {
+            let seen = seen.get(&resource).and_then(|seen| seen.ever.get(&entry).copied());
+            raises.entry(resource).or_default().push(Raise { token: entry.token, sent, at, seen });
+        }
+    }
+    raises
 }
 
 /// Returns true if a replica took over between the two.
@@ -89,9 +130,9 @@ mod tests {
 
     fn judged(resource: u32, answer: Answer, there: &[Entry], faults: &[Fault]) -> usize {
         let mut seen = Seen::default();
-        assert_eq!(seen.see(resource, there), None);
+        assert_eq!(seen.see(resource, 200, there), None);
         let line = Line::Gated { sent: 100, at: 110, resource, entry: ENTRY, answer };
-        judge(&[line], &BTreeMap::from([(resource, seen)]), faults, true).wrong.len()
+        judge(&[line], &BTreeMap::from([(resource, seen)]), faults, &[], true).wrong.len()
     }
 
     #[test]
@@ -111,5 +152,27 @@ mod tests {
         }
         assert_eq!(judged(0, Answer::Unknown, &[ENTRY], &[]), 0);
         assert_eq!(judged(0, Answer::Unknown, &[], &[]), 0);
+    }
+
+    #[test]
+    fn a_refused_write_is_counted_under_the_faults_of_its_own_server() {
+        let newer = Entry { token: 8, ..ENTRY };
+        let write = |sent, resource, entry, answer| Line::Gated { sent, at: sent + 10, resource, entry, answer };
+        let trial = |over, resource| Trial { over, resource, from: 120, until: 150 };
+        let trials =
+            [trial(Over::Kill, 0), trial(Over::Kill, 0), trial(Over::Promotion, 1), trial(Over::Kill, IN_POSTGRESQL)];
+        let mut lines = vec![write(100, 0, newer, Answer::Landed)];
+        for number in 0..3 {
+            lines.push(write(160 + TimeUs::from(number), 0, Entry { number, ..ENTRY }, Answer::Fenced));
+        }
+        lines.push(write(120, 0, Entry { number: 3, ..ENTRY }, Answer::Fenced));
+        lines.push(write(160, IN_POSTGRESQL, ENTRY, Answer::Fenced));
+        let mut seen = Seen::default();
+        assert_eq!(seen.see(0, 200, &[newer]), None);
+        let gated = judge(&lines, &BTreeMap::from([(0, seen)]), &[], &trials, true);
+        assert_eq!(gated.wrong, []);
+        let counts = |counts: &Counts| (counts.fenced, counts.fenced_calmly, counts.fenced_after.clone());
+        assert_eq!(counts(&gated.gates), (4, 1, BTreeMap::from([(Over::Kill, 3), (Over::Promotion, 0)])));
+        assert_eq!(counts(&gated.fences), (1, 1, BTreeMap::from([(Over::Kill, 0)])));
     }
 }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::campaign::faults::Wrong;
-use crate::campaign::journal::now_us;
 use crate::campaign::resource::Entry;
+use crate::history::TimeUs;
 
 /// The writes that were seen in a resource.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// All entries that were ever there.
-    pub ever: BTreeSet<Entry>,
+    /// All entries that were ever there, with the last moment at which each was.
+    pub ever: BTreeMap<Entry, TimeUs>,
     /// The entries of the last reading.
     pub last: BTreeSet<Entry>,
     /// True after the first finding: the next ones only repeat it.
@@ -19,17 +19,17 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Takes up a reading. Returns what must not be in it.
-    pub fn see(&mut self, number: u32, entries: &[Entry]) -> Option<Wrong> {
+    /// Takes up a reading that began at `at`. Returns what must not be in it.
+    pub fn see(&mut self, number: u32, at: TimeUs, entries: &[Entry]) -> Option<Wrong> {
         let late = entries.windows(2).find(|two| two[1].token < two[0].token);
         let late = late.map(|two| format!("late write: in resource {number}, {:?} landed behind {:?}", two[1], two[0]));
         let once: BTreeSet<Entry> = entries.iter().copied().collect();
         let twice = (once.len() < entries.len()).then(|| format!("a write landed twice in resource {number}"));
-        self.ever.extend(&once);
+        self.ever.extend(once.iter().map(|&entry| (entry, at)));
         self.last = once;
         let what = late.or(twice).filter(|_| !self.is_wrong)?;
         self.is_wrong = true;
-        Some(Wrong { at: now_us(), key: None, what })
+        Some(Wrong { at, key: None, what })
     }
 }
 
@@ -43,10 +43,10 @@ impl Landed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes up a reading of a resource. Returns what must not be in it.
-    pub fn see(&self, number: u32, entries: &[Entry]) -> Option<Wrong> {
+    /// Takes up a reading of a resource that began at `at`. Returns what must not be in it.
+    pub fn see(&self, number: u32, at: TimeUs, entries: &[Entry]) -> Option<Wrong> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(number).or_default().see(number, entries)
+        all.entry(number).or_default().see(number, at, entries)
     }
 }
 
@@ -66,10 +66,11 @@ mod tests {
         ];
         for (entries, wrong) in cases {
             let mut seen = Seen::default();
-            let first = seen.see(0, entries);
+            let first = seen.see(0, 7, entries);
             assert_eq!(first.is_some(), !wrong.is_empty(), "{entries:?}");
-            assert!(first.is_none_or(|first| first.what.contains(wrong)));
-            assert_eq!(seen.see(0, entries), None, "it is told once");
+            assert!(first.is_none_or(|first| first.at == 7 && first.what.contains(wrong)));
+            assert_eq!(seen.see(0, 8, entries), None, "it is told once");
+            assert!(seen.ever.values().all(|&last| last == 8));
         }
     }
 }

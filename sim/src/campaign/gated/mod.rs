@@ -2,7 +2,8 @@
 //!
 //! Client processes write to them while they hold a lock, and also when they have lost it, since they do not look
 //! ([`writer`]). Each write is an entry with its token, so the entries of a resource show which writes landed, in their
-//! order. A [`reader`] looks at them all the time, and `judge` compares them with what the writers were answered.
+//! order. A [`reader`] looks at them all the time, and `judge` compares them with what the writers were answered, and
+//! with the faults over which the gates had to remember their tokens ([`trials`]).
 
 pub mod judge;
 pub mod landed;
@@ -10,6 +11,7 @@ pub mod pair;
 pub mod postgresql;
 pub mod reader;
 mod store;
+pub mod trials;
 pub mod writer;
 
 use std::path::Path;
@@ -19,6 +21,7 @@ use tokio::sync::Mutex;
 use self::landed::Landed;
 use self::pair::Pair;
 use self::postgresql::PostgreSql;
+use self::trials::Trials;
 use super::machine::Common;
 use super::process::key_name;
 use super::resource::{GATES, IN_POSTGRESQL, Place, Resource, name};
@@ -34,6 +37,8 @@ pub struct Data {
     pub postgresql: Option<Mutex<PostgreSql>>,
     /// The writes that were seen in the resources.
     pub landed: Landed,
+    /// The faults over which gates and fences had to remember their tokens.
+    pub trials: Trials,
 }
 
 impl Data {
@@ -55,6 +60,7 @@ impl Data {
             pair: pair.map(Mutex::new),
             postgresql: postgresql.map(Mutex::new),
             landed: Landed::default(),
+            trials: Trials::default(),
         })
     }
 }

@@ -7,6 +7,7 @@ use redis::{Value, pipe};
 use tokio::time::{sleep, timeout};
 
 use super::store::{connect, connect_to};
+use crate::campaign::journal::now_us;
 use crate::campaign::resource::{Entry, Place, Resource};
 use crate::campaign::world::World;
 
@@ -18,8 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Reads a resource. Returns false if no server has it now.
 pub async fn read(world: &World, resource: &Resource) -> bool {
+    let at = now_us();
     let Ok(Some(entries)) = timeout(PATIENCE, entries(resource)).await else { return false };
-    if let Some(wrong) = world.data.landed.see(resource.number, &entries) {
+    if let Some(wrong) = world.data.landed.see(resource.number, at, &entries) {
         world.log.found(wrong.what);
     }
     true

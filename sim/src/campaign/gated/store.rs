@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use palisade_client::{GateError, Guard};
+use palisade_client::GateError;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult, ServerErrorKind, cmd};
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, cmd};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::NoTls;
 
@@ -36,16 +36,12 @@ impl Store {
         }
     }
 
-    /// Writes an entry with the guard's token, whether or not the lock is still held. A writer to PostgreSQL waits for
-    /// `pause` within its transaction.
-    pub(super) async fn write(&mut self, to: &Resource, guard: &Guard, entry: Entry, pause: Duration) -> Answer {
+    /// Writes an entry, whether or not its lock is still held. `behind` is the command behind the gate, which lacks the
+    /// entry's text. A writer to PostgreSQL waits for `pause` within its transaction.
+    pub(super) async fn write(&mut self, to: &Resource, mut behind: Cmd, entry: Entry, pause: Duration) -> Answer {
         let text = serde_json::to_string(&entry).expect("plain data");
         match self {
-            Self::Servers { urls, open } => {
-                let gate = guard.gate(to.gate());
-                let command = gate.cmd("RPUSH").arg(to.list()).arg(text).take();
-                write_behind_gate(urls, open, &command).await
-            }
+            Self::Servers { urls, open } => write_behind_gate(urls, open, behind.arg(text)).await,
             Self::PostgreSql { address, open } => {
                 if open.as_ref().is_none_or(tokio_postgres::Client::is_closed) {
                     *open = connect(address).await;
@@ -65,7 +61,7 @@ impl Store {
 async fn write_behind_gate(
     urls: &[String],
     open: &mut Option<(String, MultiplexedConnection)>,
-    command: &redis::Cmd,
+    command: &Cmd,
 ) -> Answer {
     let mut others = urls.iter().cycle();
     for _ in 0..SERVERS_MAX {
@@ -113,7 +109,7 @@ enum Redirected {
 }
 
 /// Follows a redirection. ASK is for one command alone.
-async fn redirected(error: &RedisError, kind: ServerErrorKind, command: &redis::Cmd) -> Redirected {
+async fn redirected(error: &RedisError, kind: ServerErrorKind, command: &Cmd) -> Redirected {
     let Some((host, port)) = error.redirect_node() else { return Redirected::Nowhere };
     let url = format!("redis://{host}:{port}");
     let Ok(mut connection) = connect_to(&url).await else { return Redirected::Nowhere };

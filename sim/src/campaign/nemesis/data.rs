@@ -13,10 +13,14 @@ use crate::campaign::faults::On;
 use crate::campaign::gated::judge::TAKE_OVER;
 use crate::campaign::gated::pair::Pair;
 use crate::campaign::gated::postgresql::PostgreSql;
+use crate::campaign::gated::trials::Over;
+use crate::campaign::journal::now_us;
 use crate::campaign::link::Mode;
 use crate::campaign::machine::{self, Machine};
 use crate::campaign::patience::{PATIENCE, comes_true};
+use crate::campaign::resource::{GATES, IN_POSTGRESQL};
 use crate::campaign::world::World;
+use crate::history::TimeUs;
 
 /// The lines of INFO by which a server writes to its AOF, and not to a rewrite of it.
 const REWRITTEN: [&str; 3] = ["aof_enabled:1", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"];
@@ -28,9 +32,9 @@ enum Of {
     TakenOver,
     /// The master dies, and comes back.
     Killed,
-    /// The replica gets everything anew, and replaces what it has.
+    /// The replica gets everything anew, and replaces what it has. It takes over at once.
     Synced,
-    /// The replica loses its disk.
+    /// The replica loses its disk, and gets everything anew. It takes over at once.
     Emptied,
     /// The master is stopped, and does later what it was asked for.
     Stopped,
@@ -42,7 +46,7 @@ enum Of {
 pub async fn servers(world: Arc<World>, mut dice: Dice) {
     let Some(pair) = &world.data.pair else { return };
     let mut pair = pair.lock().await;
-    let all = [Of::TakenOver, Of::Killed, Of::Synced, Of::TakenOver, Of::Stopped, Of::Emptied, Of::Reloaded];
+    let all = [Of::TakenOver, Of::Killed, Of::Synced, Of::Stopped, Of::Emptied, Of::Reloaded];
     for turn in 0.. {
         if !world.storms() && turn >= all.len() {
             return;
@@ -55,19 +59,9 @@ pub async fn servers(world: Arc<World>, mut dice: Dice) {
 }
 
 async fn act(world: &World, pair: &mut Pair, fault: Of, dice: &mut Dice) -> Result<(), String> {
+    let from = now_us();
     match fault {
-        Of::TakenOver => {
-            let _fault = world.log.begin(TAKE_OVER, On::Others, "");
-            in_step(pair).await?;
-            pair.link.set(Mode::Swallow);
-            sleep(dice.ms(1, 800)).await;
-            pair.master().kill().await;
-            sleep(dice.ms(1, 200)).await;
-            pair.promote().await?;
-            pair.link.set(Mode::Pass);
-            sleep(dice.ms(1, 500)).await;
-            pair.start_replica(&world.common).await
-        }
+        Of::TakenOver => take_over(world, pair, None, dice).await,
         Of::Killed => {
             // A server that was fully synced has an AOF again only after the first rewrite.
             let has_aof = comes_true!(PATIENCE, {
@@ -78,23 +72,30 @@ async fn act(world: &World, pair: &mut Pair, fault: Of, dice: &mut Dice) -> Resu
                 return Err("the AOF is never rewritten".to_owned());
             }
             let _fault = world.log.begin("data master killed (-9)", On::Others, "");
+            let from = now_us();
             pair.master().kill().await;
             sleep(dice.ms(1, 500)).await;
-            pair.master().start(&world.common, None).await
+            pair.master().start(&world.common, None).await?;
+            world.data.trials.record(Over::Kill, 0..GATES, from);
+            Ok(())
         }
         Of::Synced => {
-            let _fault = world.log.begin("data replica fully synced", On::Others, "");
+            let fault = world.log.begin("data replica fully synced", On::Others, "");
             ask(pair.master(), &["DEBUG", "CHANGE-REPL-ID"]).await?;
             ask(pair.master(), &["CLIENT", "KILL", "TYPE", "replica"]).await?;
-            in_step(pair).await
+            in_step(pair).await?;
+            drop(fault);
+            take_over(world, pair, Some(from), dice).await
         }
         Of::Emptied => {
-            let _fault = world.log.begin("data replica lost its disk", On::Others, "");
+            let fault = world.log.begin("data replica lost its disk", On::Others, "");
             pair.replica().kill().await;
             let dir = pair.replica().dir().to_owned();
             fs::remove_dir_all(&dir).and_then(|()| fs::create_dir(&dir)).map_err(|why| why.to_string())?;
             pair.start_replica(&world.common).await?;
-            in_step(pair).await
+            in_step(pair).await?;
+            drop(fault);
+            take_over(world, pair, Some(from), dice).await
         }
         Of::Stopped => {
             let time = dice.ms(30, 3_000);
@@ -106,9 +107,33 @@ async fn act(world: &World, pair: &mut Pair, fault: Of, dice: &mut Dice) -> Resu
         }
         Of::Reloaded => {
             let _fault = world.log.begin("data master loads again", On::Others, "");
-            ask(pair.master(), &["DEBUG", "RELOAD"]).await
+            ask(pair.master(), &["DEBUG", "RELOAD"]).await?;
+            world.data.trials.record(Over::Restart, 0..GATES, from);
+            Ok(())
         }
     }
+}
+
+/// Kills the master, and lets the replica take over. The replica lacks the last writes, unless a full synchronisation
+/// began at `synced` and has just ended.
+async fn take_over(world: &World, pair: &mut Pair, synced: Option<TimeUs>, dice: &mut Dice) -> Result<(), String> {
+    let _fault = world.log.begin(TAKE_OVER, On::Others, "");
+    in_step(pair).await?;
+    if synced.is_none() {
+        pair.link.set(Mode::Swallow);
+        sleep(dice.ms(1, 800)).await;
+    }
+    let killed = now_us();
+    pair.master().kill().await;
+    sleep(dice.ms(1, 200)).await;
+    pair.promote().await?;
+    pair.link.set(Mode::Pass);
+    world.data.trials.record(Over::Promotion, 0..GATES, killed);
+    if let Some(from) = synced {
+        world.data.trials.record(Over::FullSync, 0..GATES, from);
+    }
+    sleep(dice.ms(1, 500)).await;
+    pair.start_replica(&world.common).await
 }
 
 /// Sends a command, which may take long on a busy machine.
@@ -138,11 +163,16 @@ pub async fn postgresql(world: Arc<World>, mut dice: Dice) {
 async fn act_on_postgresql(world: &World, server: &mut PostgreSql, turn: usize, dice: &mut Dice) -> Result<(), String> {
     let kinds = ["PostgreSQL killed (-9)", "PostgreSQL: a connection's process killed (-9)", "PostgreSQL restarted"];
     let _fault = world.log.begin(kinds[turn], On::Others, "");
+    let from = now_us();
     match turn {
         0 => server.kill().await,
         1 => server.kill_one().await,
         _ => server.end(Signal::INT).await,
     }
     sleep(dice.ms(1, 500)).await;
-    server.start().await
+    server.start().await?;
+    // A server that lost one process may answer once more before it recovers.
+    let over = [Some(Over::Kill), None, Some(Over::Restart)][turn];
+    over.into_iter().for_each(|over| world.data.trials.record(over, [IN_POSTGRESQL], from));
+    Ok(())
 }

@@ -11,6 +11,8 @@ use crate::campaign::cluster::shards::{is_master, roles, say};
 use crate::campaign::cluster::{Cluster, SHARDS};
 use crate::campaign::exam::{self, Exam, starts_above};
 use crate::campaign::faults::On;
+use crate::campaign::gated::trials::Over;
+use crate::campaign::journal::now_us;
 use crate::campaign::link::Mode;
 use crate::campaign::patience::{LOOK, comes_true};
 use crate::campaign::world::World;
@@ -66,6 +68,7 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: Manner, 
     let mut other = world.slots[shard + SHARDS].machine.lock().await;
     let Some((master, replica)) = roles(world, shard).await else { return false };
     let old = if master == shard { &mut *one } else { &mut *other };
+    let resources = resources(world, cluster, shard, master).await;
     match how {
         Manner::Killed => {
             let _fault = world.log.begin("master killed, replica takes over", On::Node(master), "");
@@ -74,9 +77,12 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: Manner, 
             link.set(Mode::Swallow);
             sleep(dice.ms(50, 800)).await;
             let exam = granted(world, cluster, shard, master).await;
+            let from = now_us();
             old.kill().await;
             link.set(Mode::Pass);
-            promoted(world, replica).await;
+            if promoted(world, replica).await {
+                world.data.trials.record(Over::Promotion, resources, from);
+            }
             pause(world, dice.ms(1, 1_500)).await;
             world.start(master, old).await;
             if let Some(exam) = exam {
@@ -89,11 +95,15 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: Manner, 
                 Manner::SteppedDown => ("CLUSTER FAILOVER", &["CLUSTER", "FAILOVER"]),
                 _ => ("CLUSTER FAILOVER FORCE", &["CLUSTER", "FAILOVER", "FORCE"]),
             };
+            let from = now_us();
             if say::<()>(world, replica, words).await.is_err() {
                 return false;
             }
             let _fault = world.log.begin(kind, On::Node(replica), "");
-            promoted(world, replica).await;
+            // By force, the old master may still answer.
+            if promoted(world, replica).await && matches!(how, Manner::SteppedDown) {
+                world.data.trials.record(Over::Promotion, resources, from);
+            }
         }
         Manner::CutOff => {
             let time = dice.ms(500, 8_000);
@@ -119,6 +129,19 @@ async fn granted(world: &World, cluster: &Cluster, shard: usize, master: usize) 
     None
 }
 
-async fn promoted(world: &World, replica: usize) {
-    let _ = comes_true!(PROMOTION, is_master(world, replica).await == Some(true));
+/// Waits until the replica has taken over. Returns true if it has.
+async fn promoted(world: &World, replica: usize) -> bool {
+    comes_true!(PROMOTION, is_master(world, replica).await == Some(true))
+}
+
+/// Returns the numbers of the resources in this shard.
+async fn resources(world: &World, cluster: &Cluster, shard: usize, node: usize) -> Vec<u32> {
+    let mut here = vec![];
+    for resource in &world.data.resources {
+        let slot = say(world, node, &["CLUSTER", "KEYSLOT", &resource.key]).await;
+        if slot.is_ok_and(|slot| cluster.shard_of(slot) == shard) {
+            here.push(resource.number);
+        }
+    }
+    here
 }

@@ -14,6 +14,8 @@ use super::dice::{Dice, pause};
 use crate::campaign::cluster::shards::{roles, say};
 use crate::campaign::cluster::{Cluster, SHARDS};
 use crate::campaign::faults::On;
+use crate::campaign::gated::trials::Over;
+use crate::campaign::journal::now_us;
 use crate::campaign::patience::{LOOK, PATIENCE, comes_true};
 use crate::campaign::process::key_name;
 use crate::campaign::resource::GATES;
@@ -47,6 +49,7 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
         let is_in_one_step = in_one_step && dice.once_in(2);
         let (open, returns) = (dice.ms(1, 500), dice.once_in(2) || !world.storms());
         for moving in [there, back].into_iter().take(if returns { 2 } else { 1 }) {
+            let began = now_us();
             let is_back = moving.to == from;
             let _back = is_back.then(|| world.log.begin("slot back at once", On::Others, format!("slot {slot}")));
             if !is_in_one_step {
@@ -66,6 +69,8 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
                 }
             }
             cluster.moved(slot, moving.to);
+            let there = world.data.resources.iter().filter(|resource| resource.key == moving.key);
+            world.data.trials.record(Over::SlotMove, there.map(|resource| resource.number), began);
             returned |= is_back;
         }
     }
