@@ -208,7 +208,7 @@ impl<T: Default> Planned<T> {
         self.alarms.insert((when, self.recent));
     }
 
-    /// Plans a check of every name for now.
+    /// Makes a check of every name due at once.
     pub fn wake_all(&mut self) {
         self.to_look = if self.is_empty() { 0..0 } else { 0..self.last_id + 1 };
     }

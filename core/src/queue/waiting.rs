@@ -176,7 +176,7 @@ impl Waiting {
         self.queues.wake_at(key, when);
     }
 
-    /// Plans a look at every queue for now, because the guard was armed or lifted, or databases were emptied or
+    /// Makes a check of every queue due at once, because the guard was armed or lifted, or databases were emptied or
     /// swapped.
     pub fn wake_all(&mut self) {
         self.queues.wake_all();

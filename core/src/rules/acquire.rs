@@ -32,8 +32,9 @@ pub enum Acquired {
     WaitsForDisk,
 }
 
-/// Decides whether a refused ACQUIRE waits. It takes a place in the queue if it allows more time than the reason lasts.
-/// If only the state file is not ready, a request without WAIT does so too.
+/// Decides whether a refused ACQUIRE waits. The request takes a place in the queue if its WAIT is longer than the time
+/// after which the refusal passes, such as the rest of a guard. If it was refused only because the state file must be
+/// written first, it takes a place without WAIT too, for a short time.
 ///
 /// A request with a proposed token is from a client of several nodes. It does not wait for the disk: the client repeats
 /// it by itself, and its other requests over the same connection must not be delayed.

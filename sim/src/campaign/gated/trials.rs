@@ -107,7 +107,7 @@ mod tests {
         Raise { token, sent, at: sent + 10, seen }
     }
 
-    /// Checks a write with token 5 that was refused between 400 and 410.
+    /// Returns the faults that a late write met: with token 5, sent at 400, refused at 410.
     fn met_by(raises: &[Raise], trials: &[Trial]) -> Vec<Over> {
         met(raises, trials.iter(), 5, (400, 410))
     }
