@@ -370,13 +370,14 @@ impl World {
         }
     }
 
-    /// Has a new state written. With `None`, this write and all earlier ones are completed. Otherwise it stays
-    /// unfinished, and another server may take the state file.
-    fn disk_is(&mut self, to_come: Option<u32>) {
-        self.save(to_come.is_some_and(|bits| bits & 1 == 1));
+    /// Begins to write the node's state. With `None` the write is completed at once, and the state file is the node's
+    /// own. Otherwise the write stays under way. The lowest bit then says whether the node may promise nothing before
+    /// it is completed; if the next three are set, another server has taken the state file.
+    fn disk_is(&mut self, bits: Option<u32>) {
+        self.save(bits.is_some_and(|bits| bits & 1 == 1));
         let Some(disk) = &mut self.disk else { return };
-        disk.is_taken = to_come.is_some_and(|bits| bits & 14 == 14);
-        if to_come.is_none() {
+        disk.is_taken = bits.is_some_and(|bits| bits & 14 == 14);
+        if bits.is_none() {
             disk.finish();
         }
     }

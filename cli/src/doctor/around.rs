@@ -93,8 +93,8 @@ async fn ways(link: &mut ServerLink, user: &str, key: Option<&[u8]>) -> Result<V
     Ok(ways)
 }
 
-/// Returns the command in which each word that may be a key is this one. Arity and key specifications are those of
-/// COMMAND INFO.
+/// Returns the command `name` with `key` at each place where it may have a key, to check whether a user may run it.
+/// `arity` and `specs` are those of COMMAND INFO.
 fn probe(name: &str, arity: usize, specs: &Value, key: &[u8]) -> Result<Cmd, ParsingError> {
     let mut words: Vec<&[u8]> = name.split('|').map(str::as_bytes).collect();
     words.resize(arity.min(WORDS_MAX), NO_KEY);

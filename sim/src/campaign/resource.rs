@@ -7,7 +7,7 @@ use crate::history::Holder;
 /// The number of resources with a gate.
 pub const GATES: u32 = 2;
 
-/// The resource in PostgreSQL.
+/// The number of the resource in PostgreSQL. Those with a gate have the numbers below it.
 pub const IN_POSTGRESQL: u32 = GATES;
 
 /// The place of resources.
