@@ -11,6 +11,7 @@
 //! slot is still here. Otherwise the lock could be granted here and on the node that the slot moved to.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use palisade_core::{BootTime, Gained, Imports, NodeId, Now, SlotSet};
@@ -90,8 +91,7 @@ fn on_gained(gained: Gained, now: Now) {
             gained.guarded
         ));
     }
-    slot_sources::log_incomplete(gained.incomplete);
-    if gained.guarded + gained.incomplete > 0 {
+    if gained.guarded > 0 {
         incarnation::save_at_once(now);
     } else if gained.unknown > 0 {
         incarnation::save(now);
@@ -131,22 +131,23 @@ pub fn dropped(name: &[u8], end: BootTime) {
 pub fn arriving(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
     let nodes = nodes(ctx).unwrap_or_default();
     let from = slots.first().and_then(|slots| owner_of(&nodes, *slots.start()));
-    let now = clock::boot_now();
-    state::with(|node| slots.iter().for_each(|slots| node.slots_arrive(slots.clone(), from, now)));
-    slot_sources::ask(ctx);
+    state::with(|node| slots.iter().for_each(|slots| node.slots_arrive(slots.clone(), from)));
 }
 
 /// Notes that these slots are no longer coming.
 pub fn not_arriving(slots: &[RangeInclusive<u16>]) {
-    state::with(|node| slots.iter().for_each(|slots| node.slots_arrive(slots.clone(), None, BootTime::default())));
+    state::with(|node| slots.iter().for_each(|slots| node.slots_arrive(slots.clone(), None)));
 }
 
 /// Notes that these slots have come to this node in one step with their locks.
 pub fn came(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
     let now = clock::now();
+    let mut all = Gained::default();
     for slots in slots {
-        on_gained(state::with(|node| node.slots_came(slots.clone(), now)), now);
+        let gained = state::with(|node| node.slots_came(slots.clone(), now));
+        all = Gained { unknown: all.unknown + gained.unknown, guarded: all.guarded + gained.guarded };
     }
+    on_gained(all, now);
     slot_sources::ask(ctx);
 }
 
@@ -171,27 +172,34 @@ fn flushes(ctx: Context<'_>) -> u64 {
     calls.unwrap_or(0)
 }
 
-/// Parses the node's own line of CLUSTER NODES. Returns the slots that the node serves, and those that it imports from
-/// a reachable master.
+/// Parses the node's own line of CLUSTER NODES. Returns the slots that the node serves, and those that it imports, each
+/// with its source if that can be reached and serves the slot.
 fn slots_of_myself(nodes: &str) -> Option<(SlotSet, Imports)> {
-    let is_there = |id: &str| {
-        let node = nodes.lines().find(|node| node.split(' ').next() == Some(id));
-        node.is_some_and(|node| !flags(node).any(|flag| flag.starts_with("fail")))
+    let mut sources: BTreeMap<&str, Option<SlotSet>> = BTreeMap::new();
+    let mut serves = |id, slot| {
+        sources.entry(id).or_insert_with(|| served_by(nodes, id)).as_ref().is_some_and(|slots| slots.contains(slot))
     };
     let myself = nodes.lines().find(|node| flags(node).any(|flag| flag == "myself"))?;
     let (mut owned, mut imported) = (SlotSet::default(), Imports::new());
     for field in fields_of_slots(myself) {
         if let Some(moving) = field.strip_prefix('[') {
-            if let Some((slot, from)) = moving.trim_end_matches(']').split_once("-<-")
-                && is_there(from)
-            {
-                imported.insert(slot.parse().ok()?, from.as_bytes().try_into().ok()?);
+            if let Some((slot, from)) = moving.trim_end_matches(']').split_once("-<-") {
+                let slot = slot.parse().ok()?;
+                imported.insert(slot, serves(from, slot).then(|| from.as_bytes().try_into()).transpose().ok()?);
             }
         } else {
             owned.insert(range(field)?);
         }
     }
     Some((owned, imported))
+}
+
+/// Returns the slots that the node `id` serves; `None` if it is not known, or cannot be reached.
+fn served_by(nodes: &str, id: &str) -> Option<SlotSet> {
+    let node = nodes.lines().find(|node| node.split(' ').next() == Some(id))?;
+    let mut slots = SlotSet::default();
+    fields_of_slots(node).filter_map(range).for_each(|range| slots.insert(range));
+    (!flags(node).any(|flag| flag.starts_with("fail"))).then_some(slots)
 }
 
 /// Returns the node that serves `slot`.
@@ -270,14 +278,14 @@ mod tests {
         let [aa, bb, cc, dd] = ["a", "b", "c", "d"].map(|letter| letter.repeat(40));
         let nodes = format!(
             "{aa} 127.0.0.1:1@2 master - 0 1 1 connected 0-5\n\
-             {bb} 127.0.0.1:3@4,host myself,master - 0 1 2 connected 7 9-11 [12->-{aa}] [13-<-{aa}] [14-<-{cc}] [15-<-{dd}]\n\
+             {bb} 127.0.0.1:3@4,host myself,master - 0 1 2 connected 7 9-11 [12->-{aa}] [3-<-{aa}] [13-<-{aa}] [14-<-{cc}] [15-<-{dd}]\n\
              {cc} 127.0.0.1:5@6 master,fail - 0 1 3 disconnected\n"
         );
         let (owned, imported) = slots_of_myself(&nodes).unwrap();
         let of = |set: &SlotSet| (0..20).filter(|&slot| set.contains(slot)).collect::<Vec<_>>();
         assert_eq!(of(&owned), [7, 9, 10, 11]);
-        let expected = Imports::from([(13, [b'a'; 40])]);
-        assert_eq!(imported, expected, "one that failed brings nothing, nor one that is not known");
+        let expected = Imports::from([(3, Some([b'a'; 40])), (13, None), (14, None), (15, None)]);
+        assert_eq!(imported, expected, "a source that does not serve the slot, failed, or is not known");
         let owners = [5, 6, 7, 10, 12].map(|slot| owner_of(&nodes, slot).map(|owner| owner[0]));
         assert_eq!(owners, [Some(b'a'), None, Some(b'b'), Some(b'b'), None]);
         assert_eq!(slots_of_myself("aa 127.0.0.1:1@2 master - 0 1 1 connected 0-5\n"), None);

@@ -8,14 +8,11 @@ use std::cell::Cell;
 use palisade_core::BootTime;
 
 use crate::durability::incarnation;
-use crate::ffi::{Context, Message, ServerId, send, warn};
+use crate::ffi::{Context, Message, ServerId, is_poisoned, send, warn};
 use crate::{clock, state};
 
 /// The first bytes of each message, with its version. A message of another module has others.
 const MARK: [u8; 8] = *b"palisad1";
-
-/// The time for which a server may owe its answer before the log says so, in milliseconds.
-const PATIENCE_MS: u32 = 1_000;
 
 thread_local! {
     /// True if the log says that a server owes its answer.
@@ -28,27 +25,26 @@ pub fn ask(ctx: Context<'_>) {
         return;
     }
     let now = clock::boot_now();
-    let (sources, waits_since) = state::with(|node| (node.ask_sources(now), node.slots().unsettled_since()));
+    let (sources, is_late) = state::with(|node| (node.ask_sources(now), node.slots().has_silent_source(now)));
     for source in sources {
         send(&source, Message::Asks, &[MARK, now.as_us().to_le_bytes()].concat());
     }
-    let is_late = waits_since.is_some_and(|since| since.plus_ms(PATIENCE_MS) < now);
     if is_late && !IS_LOGGED.get() {
         warn(
             "a server from which slots of the cluster came does not say whether it has forgotten locks: it cannot be \
-             reached, or its lock module is older or missing. Nothing is granted in these slots until it says so, or the \
-             longest lease would have ended. LOCK.GUARD LIFT ends that if you know that nobody holds a lock there",
+             reached, or its lock module is older or missing. Nothing is granted in these slots until the longest lease \
+             would have ended. LOCK.GUARD LIFT ends that if you know that nobody holds a lock there",
         );
     }
     IS_LOGGED.set(is_late);
 }
 
-/// Answers the question of the server `from`. A server that does not know yet what it has forgotten, and a replica,
-/// answer nothing.
+/// Answers the question of the server `from`. A server that does not know what it has forgotten answers nothing: it has
+/// not judged its start, is a replica, or a panic was caught in it.
 pub fn answer(ctx: Context<'_>, from: &ServerId, question: &[u8]) {
     let Some([asked]) = numbers(question) else { return };
     let forgotten_ms = state::with(|node| node.ledger().is_judged().then(|| node.forgotten_ms(clock::boot_now())));
-    if let Some(forgotten_ms) = forgotten_ms.filter(|_| ctx.is_master()) {
+    if let Some(forgotten_ms) = forgotten_ms.filter(|_| ctx.is_master() && !is_poisoned()) {
         let numbers = [asked, forgotten_ms.into()].map(u64::to_le_bytes).concat();
         send(from, Message::Answers, &[&MARK[..], &numbers].concat());
     }
@@ -60,21 +56,14 @@ pub fn hear(from: &ServerId, answer: &[u8]) {
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
     let (asked, now) = (BootTime::from_us(asked), clock::now());
     let (guarded, open) = state::with(|node| node.source_answers(*from, asked, forgotten_ms, now.boot));
-    log_incomplete(guarded);
     if guarded > 0 {
+        warn(&format!(
+            "{guarded} slots of the cluster came from a server that may have forgotten locks in them: nothing is granted \
+             there while somebody may hold one. LOCK.GUARD LIFT ends that if you know that nobody does"
+        ));
         incarnation::save_at_once(now);
     } else if open > 0 {
         incarnation::save(now);
-    }
-}
-
-/// Logs that this number of slots came from servers that may have forgotten locks in them, if there are any.
-pub fn log_incomplete(slots: usize) {
-    if slots > 0 {
-        warn(&format!(
-            "{slots} slots of the cluster came from a server that may have forgotten locks in them: nothing is granted there \
-             while somebody may hold one. LOCK.GUARD LIFT ends that if you know that nobody does"
-        ));
     }
 }
 

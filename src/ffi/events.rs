@@ -104,13 +104,16 @@ pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     }
     if ctx.is_cluster() {
         slots::subscribe::<E>(ctx)?;
-        bus::subscribe::<E>(ctx);
     }
     let kinds = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED | raw::REDISMODULE_NOTIFY_EVICTED;
     // SAFETY: the module is being loaded.
     let status = unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx.raw(), kinds, Some(on_key::<E>))) };
     if status != raw::REDISMODULE_OK as c_int {
         return Err("the server did not take a subscription to key events".to_owned());
+    }
+    if ctx.is_cluster() {
+        // Last, because a subscription cannot be taken back if the module is not loaded.
+        bus::subscribe::<E>(ctx);
     }
     Ok(())
 }

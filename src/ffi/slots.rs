@@ -43,8 +43,17 @@ pub enum Import {
 }
 
 /// The subcommands of CLUSTER that give slots to a node, take them from it or empty them.
-const CHANGE_SLOTS: [&[u8]; 8] =
-    [b"SETSLOT", b"FLUSHSLOT", b"ADDSLOTS", b"ADDSLOTSRANGE", b"DELSLOTS", b"DELSLOTSRANGE", b"FLUSHSLOTS", b"RESET"];
+const CHANGE_SLOTS: [&[u8]; 9] = [
+    b"SETSLOT",
+    b"MIGRATESLOTS",
+    b"FLUSHSLOT",
+    b"ADDSLOTS",
+    b"ADDSLOTSRANGE",
+    b"DELSLOTS",
+    b"DELSLOTSRANGE",
+    b"FLUSHSLOTS",
+    b"RESET",
+];
 
 /// The number of the event about slots that move in one step with their keys (Valkey 9).
 const EVENT_ATOMIC_SLOT_MIGRATION: u64 = 19;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::guard::slot_set::{CLUSTER_SLOTS, SlotSet, slot_of};
-use crate::guard::sources::{ASK_AGAIN_MS, NodeId, Sources};
+use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, NodeId, Sources};
 use crate::refusal::Refusal;
 use crate::values::time::BootTime;
 
@@ -21,19 +21,27 @@ pub struct Gained {
     pub unknown: usize,
     /// The number of slots that the node now serves but that came without their locks, so that they are guarded.
     pub guarded: usize,
-    /// The number of slots that came with their locks, but are guarded because their source may have forgotten some.
-    pub incomplete: usize,
 }
 
-/// The slots that a node imports key by key, each with the node from which it comes.
-pub type Imports = BTreeMap<u16, NodeId>;
+/// The slots that a node imports key by key, each with the node from which it comes. `None` if that node cannot be
+/// reached, or does not serve the slot any more.
+pub type Imports = BTreeMap<u16, Option<NodeId>>;
 
-/// A slot that is coming in one step, or has come and waits for its source's answer.
+/// A slot that has come with its locks, while its source has not said what it forgot.
 #[derive(Clone, Copy, Debug)]
-struct Coming {
+struct Unsettled {
     from: NodeId,
-    /// The time from which on the source has to be asked.
+    /// The time at which the slot came. Only a later question counts.
     since: BootTime,
+    /// The end of the slot's guard if no answer comes.
+    until: BootTime,
+}
+
+impl Unsettled {
+    /// Returns whether the source's answer still counts at `now`.
+    fn awaits_answer(&self, now: BootTime) -> bool {
+        now <= self.since.plus_ms(ANSWERS_WITHIN_MS)
+    }
 }
 
 /// The slots that a node of a cluster serves, and their guards. Empty outside a cluster.
@@ -43,13 +51,13 @@ pub struct Slots(Option<Box<InCluster>>);
 #[derive(Clone, Debug, Default)]
 struct InCluster {
     served: SlotSet,
-    /// The slots that the node was importing key by key when it last read them.
-    imported: Imports,
-    /// The slots that are coming to this node in one step, with their locks.
-    arriving: BTreeMap<u16, Coming>,
-    /// The slots that have come with their locks, while their sources have not answered. Each with the end of the guard
-    /// that it has if no answer comes.
-    unsettled: BTreeMap<u16, (Coming, BootTime)>,
+    /// The slots that the node was importing key by key when it last read them. Each with its source, and the time at
+    /// which this import was first read.
+    imported: BTreeMap<u16, (Option<NodeId>, BootTime)>,
+    /// The slots that are coming to this node in one step, with their locks. Each with the node from which it comes.
+    arriving: BTreeMap<u16, NodeId>,
+    /// The slots that have come with their locks, while their sources have not answered.
+    unsettled: BTreeMap<u16, Unsettled>,
     /// The nodes from which these slots come.
     sources: Sources,
     /// True if the guard of the whole node covers the slots that it gains next.
@@ -68,9 +76,12 @@ impl InCluster {
         let guarded = |until: BootTime| until.ms_since_rounded_up(now).max(1);
         let left_ms = match (self.guards.get(&slot), self.unsettled.get(&slot), self.imported.get(&slot)) {
             (Some(&until), ..) if now <= until => Some(guarded(until)),
-            (_, Some(&(_, until)), _) if now <= until => Some(guarded(until).min(ASK_AGAIN_MS.into())),
-            (.., Some(from)) if !self.served.contains(slot) => {
-                match self.sources.forgot_until(from, BootTime::default(), now) {
+            (_, Some(unsettled), _) if now <= unsettled.until => {
+                let most = if unsettled.awaits_answer(now) { ASK_AGAIN_MS.into() } else { u64::MAX };
+                Some(guarded(unsettled.until).min(most))
+            }
+            (.., Some((from, since))) if !self.served.contains(slot) => {
+                match from.and_then(|from| self.sources.forgot_until(&from, *since, now)) {
                     Some(until) => (now <= until).then(|| guarded(until)),
                     None => Some(ASK_AGAIN_MS.into()),
                 }
@@ -91,20 +102,16 @@ impl InCluster {
         *end = until.max(*end);
     }
 
-    /// Takes a slot that has come with its locks. Without an answer of its source it is guarded until `until`. Returns
-    /// whether its source has answered that it may have forgotten locks.
-    fn take(&mut self, slot: u16, coming: Coming, now: BootTime, until: BootTime) -> bool {
-        match self.sources.forgot_until(&coming.from, coming.since, now) {
-            Some(forgot_until) if now <= forgot_until => {
-                self.guard(slot, forgot_until);
-                return true;
+    /// Takes a slot that came with its locks from the node `from`. `None`: nobody knows whether all of them came, so the
+    /// slot is guarded until `until`. Returns whether it is.
+    fn take(&mut self, slot: u16, from: Option<NodeId>, now: BootTime, until: BootTime) -> bool {
+        match from {
+            Some(from) => {
+                self.unsettled.insert(slot, Unsettled { from, since: now, until });
             }
-            Some(_) => {}
-            None => {
-                self.unsettled.insert(slot, (coming, until));
-            }
+            None => self.guard(slot, until),
         }
-        false
+        from.is_none()
     }
 
     #[inline(never)]
@@ -133,13 +140,12 @@ impl Slots {
         }
     }
 
-    /// Notes that from `now` on these slots are coming from the node `from` in one step with their locks. `None`: they
-    /// no longer are.
-    pub fn arriving(&mut self, slots: RangeInclusive<u16>, from: Option<NodeId>, now: BootTime) {
+    /// Notes that these slots are coming from the node `from` in one step with their locks. `None`: they no longer are.
+    pub fn arriving(&mut self, slots: RangeInclusive<u16>, from: Option<NodeId>) {
         if let Some(known) = &mut self.0 {
             for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
                 match from {
-                    Some(from) => known.arriving.insert(slot, Coming { from, since: now }),
+                    Some(from) => known.arriving.insert(slot, from),
                     None => known.arriving.remove(&slot),
                 };
             }
@@ -153,37 +159,35 @@ impl Slots {
         let Some(known) = &mut self.0 else { return gained };
         for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
             gained.unknown += 1;
-            match known.arriving.remove(&slot) {
-                Some(coming) => gained.incomplete += usize::from(known.take(slot, coming, now, until)),
-                None if !known.served.contains(slot) => {
-                    gained.guarded += 1;
-                    known.guard(slot, until);
-                }
-                None => {}
+            let from = known.arriving.remove(&slot);
+            // It may have left unseen, so that it counts as served. Or it has been read already.
+            if from.is_some() || !known.served.contains(slot) {
+                gained.guarded += usize::from(known.take(slot, from, now, until));
+                known.served.set(slot, true);
             }
-            known.served.set(slot, true);
         }
         gained
     }
 
-    /// Returns the earliest time from which on a slot waits for the answer of its source; `None` if none does.
-    pub fn unsettled_since(&self) -> Option<BootTime> {
-        self.0.as_ref()?.unsettled.values().map(|(coming, _)| coming.since).min()
+    /// Returns whether the source of a slot has not answered in time.
+    pub fn has_silent_source(&self, now: BootTime) -> bool {
+        self.0.iter().flat_map(|known| known.unsettled.values()).any(|unsettled| !unsettled.awaits_answer(now))
     }
 
     /// Returns the nodes that have to be asked at `now` which grants they have forgotten, because slots come from them,
     /// and notes that they are asked.
     pub fn ask_sources(&mut self, now: BootTime) -> Vec<NodeId> {
         let Some(known) = &mut self.0 else { return Vec::new() };
-        let mut since: BTreeMap<NodeId, Option<BootTime>> = known.imported.values().map(|from| (*from, None)).collect();
-        let coming = known.arriving.values().chain(known.unsettled.values().map(|(coming, _)| coming));
-        for coming in coming {
-            let last = since.entry(coming.from).or_default();
-            *last = (*last).max(Some(coming.since));
+        let imported = known.imported.values().filter_map(|(from, since)| Some((from.as_ref().copied()?, *since)));
+        let awaited = known.unsettled.values().filter(|unsettled| unsettled.awaits_answer(now));
+        let mut wanted: BTreeMap<NodeId, BootTime> = BTreeMap::new();
+        for (from, since) in imported.chain(awaited.map(|unsettled| (unsettled.from, unsettled.since))) {
+            let last = wanted.entry(from).or_default();
+            *last = since.max(*last);
         }
-        known.sources.keep(|node| since.contains_key(node));
-        since.retain(|node, since| known.sources.ask(*node, *since, now));
-        since.into_keys().collect()
+        known.sources.keep(|node| wanted.contains_key(node));
+        wanted.retain(|node, since| known.sources.ask(*node, *since, now));
+        wanted.into_keys().collect()
     }
 
     /// Takes the answer of the node `from` to the question of the time `asked`: grants that it has forgotten may last
@@ -193,9 +197,10 @@ impl Slots {
         if !known.sources.hear(&from, asked, until) {
             return (0, 0);
         }
-        let settled = |(coming, _): &(Coming, BootTime)| coming.from == from && coming.since <= asked;
+        let settled =
+            |unsettled: &Unsettled| unsettled.from == from && unsettled.since <= asked && unsettled.awaits_answer(now);
         let slots: Vec<u16> =
-            known.unsettled.iter().filter(|(_, coming)| settled(coming)).map(|(slot, _)| *slot).collect();
+            known.unsettled.iter().filter(|(_, unsettled)| settled(unsettled)).map(|(slot, _)| *slot).collect();
         let is_guarded = now <= until;
         for slot in &slots {
             known.unsettled.remove(slot);
@@ -212,30 +217,29 @@ impl Slots {
         let mut gained = Gained::default();
         let Some(known) = &mut self.0 else { return gained };
         known.guards.retain(|_, until| now <= *until);
-        known.unsettled.retain(|_, (_, until)| now <= *until);
+        known.unsettled.retain(|_, unsettled| now <= unsettled.until);
         let covered = std::mem::take(&mut known.covered);
-        if known.served == *owned && known.imported == imported {
+        let are_known = imported.iter().eq(known.imported.iter().map(|(slot, (from, _))| (slot, from)));
+        if known.served == *owned && are_known {
             return gained;
         }
         for slot in 0..CLUSTER_SLOTS {
             let (is_owned, was_served) = (owned.contains(slot), known.served.contains(slot));
             if is_owned && !was_served {
                 gained.unknown += 1;
-                let coming = known.imported.get(&slot).map(|from| Coming { from: *from, since: now });
-                match coming.or(known.arriving.remove(&slot)) {
-                    _ if covered => {}
-                    Some(coming) => gained.incomplete += usize::from(known.take(slot, coming, now, until)),
-                    None => {
-                        gained.guarded += 1;
-                        known.guard(slot, until);
-                    }
+                let arriving = known.arriving.remove(&slot);
+                let from = known.imported.get(&slot).map_or(arriving, |(from, _)| *from);
+                if !covered {
+                    gained.guarded += usize::from(known.take(slot, from, now, until));
                 }
             } else if imported.contains_key(&slot) && !known.imported.contains_key(&slot) {
                 gained.unknown += 1;
             }
         }
         known.served.clone_from(owned);
-        known.imported = imported;
+        let since =
+            |slot, from| known.imported.get(&slot).filter(|(of, _)| *of == from).map_or(now, |(_, since)| *since);
+        known.imported = imported.into_iter().map(|(slot, from)| (slot, (from, since(slot, from)))).collect();
         gained
     }
 
@@ -322,7 +326,7 @@ impl Slots {
     /// Iterates over the guards of slots, over or not. Those of slots whose source has not answered come last.
     fn guards(&self) -> impl Iterator<Item = (u16, BootTime)> {
         self.0.iter().flat_map(|known| {
-            let unsettled = known.unsettled.iter().map(|(slot, (_, until))| (*slot, *until));
+            let unsettled = known.unsettled.iter().map(|(slot, unsettled)| (*slot, unsettled.until));
             known.guards.iter().map(|(slot, until)| (*slot, *until)).chain(unsettled)
         })
     }

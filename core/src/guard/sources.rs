@@ -11,9 +11,14 @@ use crate::values::time::BootTime;
 /// The cluster's name for a node.
 pub type NodeId = [u8; 40];
 
-/// The time for which an answer counts for a slot that is still being imported, in milliseconds. A node that restarts
-/// redirects nobody during its first two seconds, so an answer from before its restart no longer counts when it does.
-const FRESH_MS: u32 = 1_000;
+/// The time for which an answer counts for a slot that is still being imported, in milliseconds: two rounds of
+/// questions. A node that restarts redirects nobody during its first two seconds, so an answer from before its restart
+/// no longer counts when it does.
+const FRESH_MS: u32 = 200;
+
+/// The time for which a node may owe its answer about slots that came from it, in milliseconds. After that it has
+/// perhaps ended, and a later answer might be that of a node that never handed its keys over.
+pub const ANSWERS_WITHIN_MS: u32 = 1_000;
 
 /// The pause between two questions to the same node, in milliseconds, unless another slot has come from it.
 pub const ASK_AGAIN_MS: u32 = 10;
@@ -44,12 +49,11 @@ impl Sources {
         self.0.retain(|node, _| comes_from(node));
     }
 
-    /// Returns whether `node` has to be asked at `now`. `since` is the time at which the last slot came from it; `None`
-    /// if its slots are still being imported. If so, notes that it is asked.
-    pub fn ask(&mut self, node: NodeId, since: Option<BootTime>, now: BootTime) -> bool {
+    /// Returns whether `node` has to be asked at `now`. `since` is the time at which the last slot came from it, or began
+    /// to. If so, notes that it is asked.
+    pub fn ask(&mut self, node: NodeId, since: BootTime, now: BootTime) -> bool {
         let asked = &mut self.0.entry(node).or_default().asked;
-        let is_due =
-            asked.is_none_or(|last| last.plus_ms(ASK_AGAIN_MS) <= now || since.is_some_and(|since| last < since));
+        let is_due = asked.is_none_or(|last| last.plus_ms(ASK_AGAIN_MS) <= now || last < since);
         if is_due {
             *asked = Some(now);
         }
@@ -68,7 +72,7 @@ impl Sources {
         true
     }
 
-    /// Returns until when grants may last that `node` has forgotten, as it answered to a question from the last second
+    /// Returns until when grants may last that `node` has forgotten, as it answered to a question that is fresh
     /// and not from before `since`; `None` if there is no such answer.
     pub fn forgot_until(&self, node: &NodeId, since: BootTime, now: BootTime) -> Option<BootTime> {
         let answer = self.0.get(node)?.answer?;
@@ -86,27 +90,27 @@ mod tests {
     #[test]
     fn a_node_is_asked_again_after_a_pause_or_if_another_slot_has_come() {
         let mut sources = Sources::default();
-        assert!(sources.ask(FROM, None, ms(100)));
-        assert!(!sources.ask(FROM, None, ms(109)));
-        assert!(!sources.ask(FROM, Some(ms(100)), ms(105)), "the question of that moment counts");
-        assert!(sources.ask(FROM, Some(ms(101)), ms(105)));
-        assert!(sources.ask(FROM, None, ms(115)));
-        assert!(sources.ask([b'b'; 40], None, ms(115)), "another node");
+        assert!(sources.ask(FROM, ms(0), ms(100)));
+        assert!(!sources.ask(FROM, ms(0), ms(109)));
+        assert!(!sources.ask(FROM, ms(100), ms(105)), "the question of that moment counts");
+        assert!(sources.ask(FROM, ms(101), ms(105)));
+        assert!(sources.ask(FROM, ms(0), ms(115)));
+        assert!(sources.ask([b'b'; 40], ms(0), ms(115)), "another node");
     }
 
     #[test]
-    fn an_answer_counts_for_a_second_and_for_slots_that_came_before_the_question() {
+    fn an_answer_counts_for_a_while_and_for_slots_that_came_before_the_question() {
         let mut sources = Sources::default();
         assert!(!sources.hear(&FROM, ms(1), ms(0)), "nobody asked");
-        sources.ask(FROM, None, ms(100));
+        sources.ask(FROM, ms(0), ms(100));
         assert!(!sources.hear(&FROM, ms(101), ms(0)), "that was not asked");
         assert_eq!(sources.forgot_until(&FROM, ms(0), ms(100)), None);
         assert!(sources.hear(&FROM, ms(100), ms(5_000)));
-        assert_eq!(sources.forgot_until(&FROM, ms(100), ms(1_100)), Some(ms(5_000)));
-        assert_eq!(sources.forgot_until(&FROM, ms(100), ms(1_101)), None, "too old");
-        assert_eq!(sources.forgot_until(&FROM, ms(101), ms(1_100)), None, "asked before the slot came");
-        sources.ask(FROM, None, ms(200));
-        sources.ask(FROM, None, ms(300));
+        assert_eq!(sources.forgot_until(&FROM, ms(100), ms(300)), Some(ms(5_000)));
+        assert_eq!(sources.forgot_until(&FROM, ms(100), ms(301)), None, "too old");
+        assert_eq!(sources.forgot_until(&FROM, ms(101), ms(300)), None, "asked before the slot came");
+        sources.ask(FROM, ms(0), ms(200));
+        sources.ask(FROM, ms(0), ms(300));
         assert!(sources.hear(&FROM, ms(300), ms(0)));
         assert!(!sources.hear(&FROM, ms(200), ms(9_000)), "a later question has been answered");
         assert_eq!(sources.forgot_until(&FROM, ms(0), ms(300)), Some(ms(0)));

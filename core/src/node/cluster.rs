@@ -44,10 +44,9 @@ impl Node {
         self.slots.cover();
     }
 
-    /// Notes that at `now` these slots begin to come from the node `from` in one step with their locks. `None`: they no
-    /// longer are coming.
-    pub fn slots_arrive(&mut self, slots: RangeInclusive<u16>, from: Option<NodeId>, now: BootTime) {
-        self.slots.arriving(slots, from, now);
+    /// Notes that these slots are coming from the node `from` in one step with their locks. `None`: they no longer are.
+    pub fn slots_arrive(&mut self, slots: RangeInclusive<u16>, from: Option<NodeId>) {
+        self.slots.arriving(slots, from);
     }
 
     /// Notes that these slots have come to this node in one step with their locks. It grants nothing in them until it

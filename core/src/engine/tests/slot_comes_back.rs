@@ -124,7 +124,7 @@ impl Cluster {
             }
             set
         };
-        let imports = if is_imported { Imports::from([(slot, OTHER)]) } else { Imports::new() };
+        let imports = if is_imported { Imports::from([(slot, Some(OTHER))]) } else { Imports::new() };
         self.node.update_slots(&set(self.is_here), imports, self.now());
         self.ask_other();
     }
@@ -150,7 +150,7 @@ impl Cluster {
                 self.look();
             }
             Event::ComesBack if !self.is_here => {
-                self.node.slots_arrive(slot..=slot, Some(OTHER), self.now().boot);
+                self.node.slots_arrive(slot..=slot, Some(OTHER));
                 self.ask_other();
                 self.is_here = true;
                 self.arrives();
