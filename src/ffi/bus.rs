@@ -75,7 +75,8 @@ extern "C" fn on_answer<E: BusEvents>(
     receive("a server's answer", (ctx, from, payload, len), E::answered);
 }
 
-/// Calls `handler` with the parts of a message.
+/// Calls `handler` with the parts of a message. The context may be that of another module that uses the same numbers, so
+/// handlers only read by it.
 fn receive(
     what: &str,
     (ctx, from, payload, len): (*mut raw::RedisModuleCtx, *const c_char, *const c_uchar, u32),
