@@ -166,6 +166,8 @@ fn a_replica_that_is_in_step_after_a_full_sync_issues_no_token_again() {
         client.say("INFO replication").as_text().contains("connected_slaves:1")
     });
     is_linked(&mut copy);
+    // A later write, so that the replica has received what its master sent after the fork.
+    client.say("SET stream runs");
     in_step(&mut client);
     copy.say("REPLICAOF NO ONE");
     replica.lift();
