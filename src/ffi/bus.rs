@@ -29,10 +29,9 @@ pub enum Message {
 
 /// Subscribes the handlers `E` to the messages of other servers.
 pub(super) fn subscribe<E: BusEvents>(ctx: Context<'_>) {
-    // SAFETY: the module is being loaded.
-    unsafe {
-        api!(RedisModule_RegisterClusterMessageReceiver(ctx.raw(), Message::Asks as u8, Some(on_question::<E>)));
-        api!(RedisModule_RegisterClusterMessageReceiver(ctx.raw(), Message::Answers as u8, Some(on_answer::<E>)));
+    for message in [Message::Asks, Message::Answers] {
+        // SAFETY: the module is being loaded.
+        unsafe { api!(RedisModule_RegisterClusterMessageReceiver(ctx.raw(), message as u8, Some(on_message::<E>))) };
     }
 }
 
@@ -55,42 +54,27 @@ pub fn send(to: &ServerId, message: Message, payload: &[u8]) {
     });
 }
 
-extern "C" fn on_question<E: BusEvents>(
+extern "C" fn on_message<E: BusEvents>(
     ctx: *mut raw::RedisModuleCtx,
     from: *const c_char,
-    _kind: u8,
+    kind: u8,
     payload: *const c_uchar,
     len: u32,
 ) {
-    receive("a server's question", (ctx, from, payload, len), E::asked);
-}
-
-extern "C" fn on_answer<E: BusEvents>(
-    ctx: *mut raw::RedisModuleCtx,
-    from: *const c_char,
-    _kind: u8,
-    payload: *const c_uchar,
-    len: u32,
-) {
-    receive("a server's answer", (ctx, from, payload, len), E::answered);
-}
-
-/// Calls `handler` with the parts of a message. The context may be that of another module that uses the same numbers, so
-/// handlers only read by it.
-fn receive(
-    what: &str,
-    (ctx, from, payload, len): (*mut raw::RedisModuleCtx, *const c_char, *const c_uchar, u32),
-    handler: fn(Context<'_>, &ServerId, &[u8]),
-) {
-    boundary::run(what, || {
+    boundary::run("a message of another server", || {
         if payload.is_null() {
             return;
         }
         // SAFETY: the server's context lasts for the call, and so do the forty bytes of the sender's name and the
-        // message of that length.
+        // message of that length. The context may be that of another module that uses the same numbers, so handlers only
+        // read by it.
         let (ctx, from, payload) = unsafe {
             (Context::new(ctx), &*from.cast::<ServerId>(), std::slice::from_raw_parts(payload, len as usize))
         };
-        handler(ctx, from, payload);
+        if kind == Message::Asks as u8 {
+            E::asked(ctx, from, payload);
+        } else {
+            E::answered(ctx, from, payload);
+        }
     });
 }

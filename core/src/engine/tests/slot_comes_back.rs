@@ -151,7 +151,6 @@ impl Cluster {
             }
             Event::ComesBack if !self.is_here => {
                 self.node.slots_arrive(slot..=slot, Some(OTHER));
-                self.ask_other();
                 self.is_here = true;
                 self.arrives();
                 self.us += 1;
