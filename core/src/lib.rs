@@ -90,7 +90,7 @@ pub use history::prefixes::{Figures, Prefixes};
 pub use history::times::Times;
 pub use history::top::{Counted, Top};
 pub use history::{Contention, History};
-pub use keepalive::{ClientId, KeepAlive, KeepAlives, Renewal};
+pub use keepalive::{ClientId, KeepAlive, KeepAlives, KeptLock, Renewal};
 pub use lock::Lock;
 pub use lock::deadlines::{Deadlines, Detached, Due};
 pub use lock::entry::DeadlineEntry;

@@ -28,7 +28,7 @@ impl World {
         let until = now.plus_ms(wish.ms).max(earlier.map_or(now, |kept| kept.until));
         let owner = Owner::new(owner).expect("an owner when it came");
         self.node.keep_alive(key_of(place, &name), owner, wish.ttl, wish.keep, now);
-        let left = self.node.keepalives().left_ms(key_of(place, &name), owner, granted, now);
+        let left = self.node.keepalives().of(key_of(place, &name)).and_then(|lock| lock.left_ms(owner, granted, now));
         assert_eq!(left, Some(until.ms_since(now)), "of {wish:?}, after {earlier:?}");
         let kept =
             KeptLease { client: wish.client, ttl_ms: wish.ttl.ms(), since: now, until, again: now, is_moved: false };
@@ -134,7 +134,11 @@ impl World {
         let mut all = std::mem::take(&mut self.keeping.kept);
         all.retain(|at, kept| {
             let owner = Owner::new(&at.1).expect("an owner when it came");
-            let left = self.node.keepalives().left_ms(key_of(at.0, &name_of(at.0)), owner, kept.since, self.boot);
+            let left = self
+                .node
+                .keepalives()
+                .of(key_of(at.0, &name_of(at.0)))
+                .and_then(|lock| lock.left_ms(owner, kept.since, self.boot));
             assert!(left.is_none_or(|left| left == kept.until.ms_since(self.boot)), "{kept:?}: {left:?}");
             assert!(left.is_some() || !self.is_to_be_kept(at, kept), "{kept:?} was forgotten");
             left.is_some()

@@ -2,7 +2,7 @@
 
 use palisade_core::engine::Key;
 use palisade_core::request::{self, ListedHolders, ListedWaiters};
-use palisade_core::{BootTime, Grant, Mode, Node, Refusal, Waiter, Want};
+use palisade_core::{BootTime, Grant, KeptLock, Mode, Node, Refusal, Waiter, Want};
 
 use super::key::{look, look_gate};
 use crate::driver::sight;
@@ -36,8 +36,9 @@ impl Command for Info {
             }
             let mut fields = sight::fields(lock, at, node, now);
             if let Some(ListedHolders(count)) = holders {
+                let kept = node.keepalives().of(at);
                 let live = lock.into_iter().flat_map(|lock| sight::live(lock, now)).take(count);
-                let grants = live.map(|(mode, grant)| describe_grant(mode, grant, at, node, now));
+                let grants = live.map(|(mode, grant)| describe_grant(mode, grant, kept.as_ref(), node, now));
                 fields.push(("grants", Reply::List(grants.collect())));
             }
             if let Some(ListedWaiters(count)) = listed {
@@ -53,7 +54,7 @@ impl Command for Info {
 }
 
 /// Describes one holder, for HOLDERS.
-fn describe_grant(mode: Mode, grant: &Grant, key: Key<'_>, node: &Node, now: BootTime) -> Reply {
+fn describe_grant(mode: Mode, grant: &Grant, kept: Option<&KeptLock<'_>>, node: &Node, now: BootTime) -> Reply {
     let (number, limit) = match mode {
         Mode::Permit(permit) => (permit.number(), permit.limit()),
         Mode::Exclusive | Mode::Shared => (0, 0),
@@ -70,7 +71,7 @@ fn describe_grant(mode: Mode, grant: &Grant, key: Key<'_>, node: &Node, now: Boo
         ("note", Reply::Bytes(grant.note().to_vec())),
         ("suspect", Reply::Integer(node.is_suspect(grant).into())),
         ("seq", Reply::Integer(grant.note_sequence().get())),
-        ("keepalive", Reply::Integer(sight::kept_ms(key, grant, node, now))),
+        ("keepalive", Reply::Integer(sight::kept_ms(kept, grant, now))),
         ("extended", Reply::Integer(grant.extended_ms(now))),
     ])
 }

@@ -3,7 +3,7 @@
 use palisade_core::engine::Key;
 use palisade_core::quorum::floors::Kind;
 use palisade_core::request::Owner;
-use palisade_core::{BootTime, Gate, Grant, Lock, Mode, Node};
+use palisade_core::{BootTime, Gate, Grant, KeptLock, Lock, Mode, Node};
 
 use crate::ffi::Reply;
 
@@ -26,7 +26,7 @@ pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> 
         ("mode", Reply::Bytes(first.map_or("", |(mode, _)| mode.word()).into())),
         ("holders", Reply::Integer(held.map_or(0, |lock| lock.live_len(now)) as u64)),
         ("seq", number(&|grant| grant.note_sequence().get())),
-        ("keepalive", number(&|grant| kept_ms(key, grant, node, now))),
+        ("keepalive", number(&|grant| kept_ms(node.keepalives().of(key).as_ref(), grant, now))),
         ("waiters_behind", Reply::Integer(node.waiting().behind(key))),
     ]
 }
@@ -46,11 +46,11 @@ pub fn gate_fields(gate: &Gate, now: BootTime) -> Option<Reply> {
     })
 }
 
-/// Returns for how many milliseconds more the node renews the lease of `grant` while its connection is open. 0 if it
-/// does not.
-pub fn kept_ms(key: Key<'_>, grant: &Grant, node: &Node, now: BootTime) -> u64 {
+/// Returns for how many milliseconds more the node renews the lease of `grant` while its connection is open; `kept` has
+/// the leases of its lock that the node renews. 0 if it does not renew this one.
+pub fn kept_ms(kept: Option<&KeptLock<'_>>, grant: &Grant, now: BootTime) -> u64 {
     let owner = Owner::new(grant.owner()).ok();
-    owner.and_then(|owner| node.keepalives().left_ms(key, owner, grant.granted(), now)).unwrap_or(0)
+    kept.zip(owner).and_then(|(kept, owner)| kept.left_ms(owner, grant.granted(), now)).unwrap_or(0)
 }
 
 /// Iterates over the grants of `lock` that hold at `now`, the oldest first.

@@ -143,7 +143,7 @@ mod tests {
         keep_alive(&mut node, 2, 1_000, 100);
         assert_eq!(node.keepalives.len(), 1);
         assert_eq!(
-            node.keepalives.left_ms(KEY, owner("me"), at(0).boot, at(100).boot),
+            node.keepalives.of(KEY).and_then(|lock| lock.left_ms(owner("me"), at(0).boot, at(100).boot)),
             Some(59_900),
             "the longer of both"
         );
@@ -266,7 +266,7 @@ mod tests {
         renew(None, &renewals[0], &mut node, at(2)).unwrap();
         renew(Some(&mut lock), &renewals[1], &mut node, at(2)).unwrap();
         let dbs = |node: &Node| {
-            let left_ms = |db| node.keepalives.left_ms(key(db), owner("me"), at(0).boot, at(2).boot);
+            let left_ms = |db| node.keepalives.of(key(db))?.left_ms(owner("me"), at(0).boot, at(2).boot);
             (0..3).filter(|db| left_ms(*db).is_some()).collect::<Vec<_>>()
         };
         assert_eq!((dbs(&node), node.keepalives.next_due()), (vec![1, 2], Some(at(20_000).boot)));
@@ -290,7 +290,7 @@ mod tests {
     fn a_lease_is_shown_as_kept_only_of_the_grant_that_is_renewed() {
         let (node, _) = kept(60_000);
         for (granted, left_ms) in [(0, Some(59_990)), (9, None)] {
-            assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(granted).boot, at(10).boot), left_ms);
+            assert_eq!(node.keepalives.of(KEY).unwrap().left_ms(owner("me"), at(granted).boot, at(10).boot), left_ms);
         }
     }
 
@@ -304,7 +304,10 @@ mod tests {
             let mut lock = exclusive(owner("me"), Note::default(), token(9), at(granted).boot, ttl(1_000));
             acquire(KEY, Some(&mut lock), &again, &mut node, at(10)).unwrap();
             keep_alive(&mut node, 2, 5_000, 10);
-            assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(granted).boot, at(10).boot), Some(left_ms));
+            assert_eq!(
+                node.keepalives.of(KEY).unwrap().left_ms(owner("me"), at(granted).boot, at(10).boot),
+                Some(left_ms)
+            );
         }
     }
 }

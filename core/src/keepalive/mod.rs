@@ -4,15 +4,18 @@
 //! could extend it. So a replica, a file and a guard need not know that the node renews it. The end of the connection,
 //! a restart or a promotion ends the renewing, never the lease.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod places;
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use self::places::{Places, Share};
 
 use crate::refusal::Refusal;
 use crate::request::{Owner, Ttl};
 use crate::values::key::Key;
-use crate::values::limits::{
-    KEEPALIVE_BYTES, KEEPALIVES_LEFT_BYTES_MAX, RENEW_AGAIN_MS, RENEWAL_BYTES, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL,
-};
+use crate::values::limits::{KEEPALIVE_BYTES, RENEW_AGAIN_MS, RENEWAL_BYTES, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL};
 use crate::values::time::BootTime;
 
 /// The id of a connection on its node.
@@ -36,7 +39,7 @@ impl KeepAlive {
 }
 
 /// The owner whose lease the node keeps alive, and the key of its lock.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, PartialEq, Eq)]
 struct Holder {
     db: u32,
     /// The key's name, shared by the leases of one lock.
@@ -45,22 +48,28 @@ struct Holder {
 }
 
 impl Holder {
-    fn new(Key { db, name }: Key<'_>, owner: Owner<'_>) -> Self {
-        Self { db, name: name.into(), owner: owner.bytes().into() }
-    }
-
     /// Returns an upper bound of the memory that this holder and its lease take, in bytes.
     fn bytes(&self) -> usize {
         self.name.len() + self.owner.len() + KEEPALIVE_BYTES
     }
 
-    fn is_of(&self, key: Key<'_>) -> bool {
-        self.db == key.db && *self.name == *key.name
+    /// Returns whether the lock has this name, one of those that leases share.
+    fn is_of(&self, name: &Arc<[u8]>) -> bool {
+        Arc::ptr_eq(&self.name, name)
     }
+}
 
-    /// Returns a holder that sorts before all real ones of the lock `key`: the start of a range.
-    fn first(Key { db, name }: Key<'_>) -> Self {
-        Self { db, name: name.into(), owner: Box::default() }
+impl Ord for Holder {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // A name may have a megabyte, so the leases of one lock share it.
+        let names = || if self.is_of(&other.name) { Ordering::Equal } else { self.name.cmp(&other.name) };
+        self.db.cmp(&other.db).then_with(names).then_with(|| self.owner.cmp(&other.owner))
+    }
+}
+
+impl PartialOrd for Holder {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -73,18 +82,9 @@ struct KeptLease {
     /// The time at which the node stops renewing: KEEPALIVE has a limit.
     until: BootTime,
     due: BootTime,
-    /// The lease's share of the node's maximum of renewals, counted in renewals in a thousand seconds.
-    room: u64,
-    /// True if the lock left its key (DEL, RENAME, ...) and has not been found there since. Then the lease takes no
-    /// room in the node's maximum of renewals.
-    has_left: bool,
-}
-
-impl KeptLease {
-    /// Returns the room that the lease takes now in the node's maximum of renewals.
-    fn renewals(&self) -> u64 {
-        if self.has_left { 0 } else { self.room }
-    }
+    share: Share,
+    /// The departures of the lock and its database when the lock was last found in its key.
+    seen: u64,
 }
 
 /// Returns the renewals in a thousand seconds of a lease of `ttl`. A lease with a long key or owner counts as several,
@@ -144,12 +144,28 @@ impl Renewal {
 pub struct KeepAlives {
     kept: BTreeMap<Arc<Holder>, KeptLease>,
     due: BTreeSet<(BootTime, Arc<Holder>)>,
-    /// Leases whose locks left their keys, the earliest first. Some of the locks may have returned, and some leases may
-    /// be over.
-    left: VecDeque<Arc<Holder>>,
-    left_bytes: usize,
-    /// The sum of the leases' shares of the node's maximum of renewals, in renewals in a thousand seconds.
-    renewals: u64,
+    places: Places,
+}
+
+/// The leases of one lock that a node keeps alive.
+#[derive(Clone, Debug)]
+pub struct KeptLock<'a> {
+    all: &'a KeepAlives,
+    db: u32,
+    name: Arc<[u8]>,
+}
+
+impl KeptLock<'_> {
+    /// Returns the milliseconds for which the node still renews `owner`'s lease, counted from `now`. `None` if it does
+    /// not renew the grant that began at `granted`.
+    pub fn left_ms(&self, owner: Owner<'_>, granted: BootTime, now: BootTime) -> Option<u64> {
+        let kept = self.all.kept.get(&self.holder(owner.bytes())).filter(|kept| granted <= kept.since);
+        kept.map(|kept| kept.until.ms_since(now))
+    }
+
+    fn holder(&self, owner: &[u8]) -> Holder {
+        Holder { db: self.db, name: Arc::clone(&self.name), owner: owner.into() }
+    }
 }
 
 impl KeepAlives {
@@ -163,48 +179,44 @@ impl KeepAlives {
         self.kept.is_empty()
     }
 
-    /// Returns the milliseconds for which the node still renews `owner`'s lease, counted from `now`. `None` if it does
-    /// not renew the grant that began at `granted`.
-    pub fn left_ms(&self, key: Key<'_>, owner: Owner<'_>, granted: BootTime, now: BootTime) -> Option<u64> {
-        if self.is_empty() {
-            return None;
-        }
-        let kept = self.kept.get(&Holder::new(key, owner)).filter(|kept| granted <= kept.since);
-        kept.map(|kept| kept.until.ms_since(now))
+    /// Returns the leases of the lock of `key`; `None` if the node keeps none of them alive.
+    pub fn of(&self, key: Key<'_>) -> Option<KeptLock<'_>> {
+        let name = if self.is_empty() { None } else { self.places.name(key) };
+        name.map(|name| KeptLock { all: self, db: key.db, name })
     }
 
     /// Refuses another lease of `ttl` if the node would renew more leases a second than its maximum. A lease that is
     /// already kept alive is not refused, so it may move to another connection.
     pub fn ensure_room(&self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl) -> Result<(), Refusal> {
-        let is_full = self.renewals + renewals(ttl, key, owner) > RENEWALS_A_SECOND_MAX * 1_000;
-        if is_full && !self.kept.contains_key(&Holder::new(key, owner)) { Err(Refusal::KeepAliveFull) } else { Ok(()) }
+        let is_full = self.places.renewals() + renewals(ttl, key, owner) > RENEWALS_A_SECOND_MAX * 1_000;
+        let is_kept = || self.holder(key, owner.bytes()).is_some_and(|holder| self.kept.contains_key(&holder));
+        if is_full && !is_kept() { Err(Refusal::KeepAliveFull) } else { Ok(()) }
+    }
+
+    /// Returns the holder that leases of the lock of `key` are looked up by; `None` if the lock has none.
+    fn holder(&self, key: Key<'_>, owner: &[u8]) -> Option<Holder> {
+        self.of(key).map(|lock| lock.holder(owner))
     }
 
     /// Returns the time at which the next lease has to be checked.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
-        if self.has_too_many_left() { Some(BootTime::default()) } else { self.due.first().map(|(due, _)| *due) }
-    }
-
-    fn has_too_many_left(&self) -> bool {
-        self.left_bytes > KEEPALIVES_LEFT_BYTES_MAX
+        if self.places.has_too_many_left() { Some(BootTime::default()) } else { self.due.first().map(|(due, _)| *due) }
     }
 
     /// Begins to renew the lease of `ttl` with which `owner` was granted the lock of `key` at `now`. If the request is
     /// repeated over another connection, the lease is bound to that one, and is renewed until the later of both
     /// KEEPALIVE times.
     pub(crate) fn keep(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
-        let first = Holder::first(key);
-        let same_lock = self.kept.range::<Holder, _>(&first..).next().filter(|(other, _)| other.is_of(key));
-        let name = same_lock.map_or(first.name, |(other, _)| Arc::clone(&other.name));
+        let name = self.places.name(key).unwrap_or_else(|| key.name.into());
         let holder = Arc::new(Holder { db: key.db, name, owner: owner.bytes().into() });
         let mut until = now.plus_ms(keep.ms);
         if let Some(kept) = self.remove(&holder) {
             until = until.max(kept.until);
         }
-        let room = renewals(ttl, key, owner);
-        let kept = KeptLease { client: keep.client, ttl, since: now, until, due: now, room, has_left: false };
+        let share = Share { renewals: renewals(ttl, key, owner), bytes: holder.bytes() };
+        let seen = self.places.add(&holder, share);
+        let kept = KeptLease { client: keep.client, ttl, since: now, until, due: now, share, seen };
         let due = Renewal { holder: Arc::clone(&holder), kept }.due(now.plus_ms(ttl.ms()));
-        self.renewals += kept.renewals();
         self.kept.insert(Arc::clone(&holder), KeptLease { due, ..kept });
         self.due.insert((due, holder));
     }
@@ -213,26 +225,13 @@ impl KeepAlives {
     /// (DEL, RENAME, ...), takes one of these leases first. The caller checks the lease and reports the result;
     /// otherwise it is due again soon.
     pub(crate) fn take_due(&mut self, now: BootTime) -> Option<Renewal> {
-        let left = self.take_left();
+        let left = self.places.take_left(&self.kept);
         let due = || self.due.first().filter(|(due, _)| *due <= now).map(|(_, holder)| Arc::clone(holder));
         let holder = left.or_else(due)?;
         let kept = *self.kept.get(&holder)?;
         let renewal = Renewal { holder, kept };
         self.look_at(&renewal, now.plus_ms(RENEW_AGAIN_MS));
         Some(renewal)
-    }
-
-    /// Removes and returns a lease whose lock left its key, so that the caller checks whether the lock has returned.
-    /// Returns `None` unless too many locks have left.
-    fn take_left(&mut self) -> Option<Arc<Holder>> {
-        while self.has_too_many_left() {
-            let holder = self.left.pop_front()?;
-            self.left_bytes -= holder.bytes();
-            if self.kept.get(&holder).is_some_and(|kept| kept.has_left) {
-                return Some(holder);
-            }
-        }
-        None
     }
 
     /// Schedules the next check of this lease for the time `due`. The lock was found in its key, so the lease counts
@@ -242,9 +241,7 @@ impl KeepAlives {
             self.due.remove(&(kept.due, Arc::clone(&renewal.holder)));
             kept.due = due;
             self.due.insert((due, Arc::clone(&renewal.holder)));
-            self.renewals -= kept.renewals();
-            kept.has_left = false;
-            self.renewals += kept.renewals();
+            self.places.found(&renewal.holder, &mut kept.seen, kept.share);
         }
     }
 
@@ -253,25 +250,13 @@ impl KeepAlives {
     #[inline(always)]
     pub(crate) fn left(&mut self, key: Key<'_>) {
         if !self.is_empty() {
-            self.leave(|holder| holder.is_of(key), &Holder::first(key));
+            self.places.left(key);
         }
     }
 
     /// Notes that all locks of the database `db` left their keys; `None` stands for all databases.
     pub(crate) fn flushed(&mut self, db: Option<u32>) {
-        let first = Holder::first(Key { db: db.unwrap_or(0), name: b"" });
-        self.leave(|holder| db.is_none_or(|db| holder.db == db), &first);
-    }
-
-    #[inline(never)]
-    fn leave(&mut self, is_meant: impl Fn(&Holder) -> bool, first: &Holder) {
-        for (holder, kept) in self.kept.range_mut::<Holder, _>(first..).take_while(|(holder, _)| is_meant(holder)) {
-            self.renewals -= kept.renewals();
-            if !std::mem::replace(&mut kept.has_left, true) {
-                self.left_bytes += holder.bytes();
-                self.left.push_back(Arc::clone(holder));
-            }
-        }
+        self.places.flushed(db);
     }
 
     /// Stops renewing this lease, whatever its KEEPALIVE asked for.
@@ -289,7 +274,9 @@ impl KeepAlives {
 
     #[inline(never)]
     fn end_of(&mut self, key: Key<'_>, owner: &[u8]) {
-        self.remove(&Holder { db: key.db, name: key.name.into(), owner: owner.into() });
+        if let Some(holder) = self.holder(key, owner) {
+            self.remove(&holder);
+        }
     }
 
     /// Notes that a repeated request of `owner` was answered with a grant that began at `granted`. A lease that is kept
@@ -298,8 +285,9 @@ impl KeepAlives {
     #[inline]
     pub(crate) fn end_earlier(&mut self, key: Key<'_>, owner: Owner<'_>, granted: BootTime) {
         if !self.is_empty() {
-            let holder = Holder::new(key, owner);
-            if self.kept.get(&holder).is_some_and(|kept| kept.since < granted) {
+            let holder = self.holder(key, owner.bytes());
+            let is_earlier = |holder: &Holder| self.kept.get(holder).is_some_and(|kept| kept.since < granted);
+            if let Some(holder) = holder.filter(is_earlier) {
                 self.remove(&holder);
             }
         }
@@ -307,8 +295,8 @@ impl KeepAlives {
 
     fn remove(&mut self, holder: &Holder) -> Option<KeptLease> {
         let (holder, kept) = self.kept.remove_entry(holder)?;
+        self.places.remove(&holder, kept.seen, kept.share);
         self.due.remove(&(kept.due, holder));
-        self.renewals -= kept.renewals();
         Some(kept)
     }
 
