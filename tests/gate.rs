@@ -322,9 +322,12 @@ fn without_memory_a_command_is_refused_inside_as_outside() {
     let server = Server::start();
     let mut client = server.client();
     client.say("LOCK.GATE gate 5 COMMAND SET a 1");
+    client.say("LOCK.GATE permits 5 PERMIT 1");
     client.say("CONFIG SET maxmemory 1");
     assert!(error(client.say("LOCK.GATE gate 5 COMMAND SET a 2")).starts_with("OOM"));
     assert!(error(client.say("LOCK.GATE new 5 COMMAND DEL a")).starts_with("OOM"), "no new gate");
+    assert!(error(client.say("LOCK.GATE permits 6 PERMIT 2")).starts_with("OOM"), "no new permit number");
+    assert_eq!(client.say("LOCK.GATE permits 6 PERMIT 1"), int(1));
     assert_eq!(client.say("LOCK.GATE gate 5 COMMAND DEL a"), int(1));
 }
 

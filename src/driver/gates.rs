@@ -19,9 +19,12 @@ pub fn pass(
     keep_ms: Option<u64>,
 ) -> Result<(), Refusal> {
     let now = clock::boot_now();
+    let is_larger = key.value().is_none_or(|gate| gate.grows_with(kind));
+    if is_larger && ctx.is_out_of_memory() {
+        return Err(Refusal::Gate(GateRefusal::OutOfMemory));
+    }
     let is_changed = match key.value_mut() {
         Some(gate) => gate.pass(kind, token, keep_ms, now)?,
-        None if ctx.is_out_of_memory() => return Err(Refusal::Gate(GateRefusal::OutOfMemory)),
         None => {
             let mut gate = Gate::default();
             gate.pass(kind, token, keep_ms, now)?;

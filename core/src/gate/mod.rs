@@ -55,6 +55,11 @@ impl Gate {
         now > self.end
     }
 
+    /// Returns whether the gate takes more memory once a grant of this kind passes: it remembers each permit number.
+    pub fn grows_with(&self, kind: Kind) -> bool {
+        matches!(kind, Kind::Permit(_)) && self.seen.largest(kind) == 0
+    }
+
     /// Lets a grant of this kind with `token` pass, unless a later grant that excludes it has passed. The gate then
     /// lasts for `keep_ms` from `now` at least; without `keep_ms`, until it is deleted. Its end never comes nearer.
     /// Returns whether the gate has changed.

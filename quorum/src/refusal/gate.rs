@@ -55,7 +55,7 @@ impl fmt::Display for GateRefusal {
             Self::Permit => write!(f, "ERR PERMIT must be an integer from 1 to {}", u16::MAX),
             Self::Keep => write!(f, "ERR KEEP must be an integer from 1 to {GATE_KEEP_MAX_MS} milliseconds"),
             Self::OutOfMemory => f.write_str(
-                "OOM the server has reached maxmemory, so it takes no new gate: delete gates that nobody uses, or raise maxmemory",
+                "OOM the server has reached maxmemory, so it takes no new gate and no further permit number: delete gates that nobody uses, or raise maxmemory",
             ),
             Self::InTransaction => f.write_str(
                 "ERR in MULTI a refusal does not stop the commands that follow: name the protected command after COMMAND, or use \
