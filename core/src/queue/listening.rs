@@ -80,7 +80,8 @@ struct Listener {
     /// The load of the listener's requests and of its news, in places and bytes.
     load: Load,
     requests: BTreeSet<WaiterId>,
-    news: VecDeque<News>,
+    /// The news, by number, the oldest first. A tree, because a list that doubles would stop the server for long.
+    news: BTreeMap<u64, News>,
     /// If the listener waits for news now: until when, and the id of its blocked client.
     asks: Option<(BootTime, WaiterId)>,
 }
@@ -170,7 +171,7 @@ impl Listeners {
             user_id,
             load: Load::NONE,
             requests: BTreeSet::new(),
-            news: VecDeque::new(),
+            news: BTreeMap::new(),
             asks: None,
         };
         self.all.insert(client, listener);
@@ -239,7 +240,8 @@ impl Listeners {
         let (key, owner) = heard.about.split_at(heard.key_bytes);
         let news = News { key: key.into(), owner: owner.into(), told };
         listener.load = listener.load.minus(heard.load_with_queue()).plus(news.load());
-        listener.news.push_back(news);
+        self.last += 1;
+        listener.news.insert(self.last, news);
         if listener.asks.is_some() {
             self.ready.insert(heard.listener);
         }
@@ -319,14 +321,11 @@ impl Listener {
             bytes += news.key.len() + news.owner.len();
             *n == 0 || bytes <= NEWS_BYTES_AT_A_TIME_MAX
         };
-        let count = self.news.iter().take(count).enumerate().take_while(fits).count();
-        let news: Vec<_> = self.news.drain(..count).collect();
+        let count = self.news.values().take(count).enumerate().take_while(fits).count();
+        let news: Vec<_> = (0..count).filter_map(|_| self.news.pop_first()).map(|(_, news)| news).collect();
         for news in &news {
             self.load = self.load.minus(news.load());
             loads.remove(self.user_id, news.load());
-        }
-        if self.news.is_empty() {
-            self.news.shrink_to_fit();
         }
         news
     }
