@@ -58,6 +58,7 @@ impl Module for Palisade {
     /// Begins the node. Subscribes to events last of all, because servers before 7.2 call a module whose loading failed
     /// after it had subscribed.
     fn begin(ctx: Context<'_>) -> Result<(), String> {
+        driver::timer::begin();
         start::begin(ctx)?;
         cluster::begin(ctx);
         ffi::subscribe::<events::NodeEvents>(ctx)

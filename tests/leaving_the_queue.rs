@@ -31,6 +31,32 @@ fn who_is_gone_is_granted_nothing() {
     assert_eq!(server.info("grants"), 2);
 }
 
+/// Regression: only the server's cron noticed that the lock could pass to the next request in the queue, once the one
+/// before it had left. With `hz 1` that took up to a second.
+#[test]
+fn the_next_in_the_queue_does_not_wait_for_the_cron_if_one_before_it_leaves() {
+    let server = Server::start();
+    let mut me = server.client();
+    me.say("CONFIG SET hz 1");
+    me.say("LOCK.ACQUIRE k me 60000 LIMIT 3");
+    for ends in ["closed", "killed", "unblocked"].repeat(4) {
+        let mut reader = server.client();
+        let reader_id = reader.say("CLIENT ID").as_int();
+        reader.ask("LOCK.ACQUIRE k reader 60000 SHARED WAIT 60000");
+        wait_until("the reader waits", || server.info("waiters") == 1);
+        let mut next = server.client();
+        next.ask("LOCK.ACQUIRE k next 60000 LIMIT 3 WAIT 500");
+        wait_until("the next one waits", || server.info("waiters") == 2);
+        match ends {
+            "closed" => drop(reader),
+            "killed" => drop(me.say(&format!("CLIENT KILL ID {reader_id}"))),
+            _ => drop(me.say(&format!("CLIENT UNBLOCK {reader_id}"))),
+        }
+        assert_ne!(next.hear(), null(), "{ends}");
+        me.say("LOCK.RELEASE k next");
+    }
+}
+
 #[test]
 fn a_turn_that_is_unblocked_is_told_no() {
     let server = Server::start();

@@ -195,8 +195,9 @@ impl BlockedClients for Clients {
 }
 
 /// Removes the client's request from the queue, and the client from the registry. Returns why it was blocked, and what
-/// its request wanted.
+/// its request wanted. The lock may now pass to the next request.
 fn leave(client: WaiterId) -> (Option<Reason>, Option<Want>) {
     let why = parked::give_back(client);
+    pass::work_is_due();
     (why, state::with(|node| node.leave_queue(client, clock::boot_now())).map(|waiter| waiter.want))
 }

@@ -6,13 +6,32 @@ use std::cell::Cell;
 use palisade_core::Refusal;
 use palisade_core::limits::ANSWERS_A_PASS_MAX;
 
-use crate::ffi::{Blocked, Reply};
+use crate::ffi::{Blocked, Context, Reply, in_next_pass};
 
 thread_local! {
     /// The number of clients that may still be answered in this pass of the event loop.
     static MAY_ANSWER: Cell<usize> = const { Cell::new(ANSWERS_A_PASS_MAX) };
     /// The largest number of clients that were answered in one pass so far.
     static MOST_ANSWERED: Cell<usize> = const { Cell::new(0) };
+    /// The function that does due work: files which the timer imports cannot name it.
+    static WORK: Cell<Option<fn(Context<'_>)>> = const { Cell::new(None) };
+    /// True if due work will be done in the next pass.
+    static IS_WORK_PLANNED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets the function that does the work for [`work_is_due`].
+pub fn do_work_with(work: fn(Context<'_>)) {
+    WORK.set(Some(work));
+}
+
+/// Has due work done in the next pass of the event loop. For callbacks that the server calls without a context.
+pub fn work_is_due() {
+    if !IS_WORK_PLANNED.replace(true) {
+        in_next_pass(|ctx| {
+            IS_WORK_PLANNED.set(false);
+            WORK.get().into_iter().for_each(|work| work(ctx));
+        });
+    }
 }
 
 /// Begins a new pass of the event loop.

@@ -59,6 +59,11 @@ fn next_due() -> Option<BootTime> {
     if blocked_clients::has_more() { Some(BootTime::default()) } else { state::with(|node| node.next_due()) }
 }
 
+/// Has the timer set also for work that [`pass::work_is_due`] announces.
+pub fn begin() {
+    pass::do_work_with(arm);
+}
+
 /// Ensures that the timer runs for new work that is due at `due`. The caller knows that no other work has become due
 /// earlier.
 #[inline]
