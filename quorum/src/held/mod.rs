@@ -1,18 +1,16 @@
 //! Keeps a lock on a majority: extends it, and restores it on nodes that lost it.
 
+mod member;
 mod moving;
 mod share;
 #[cfg(test)]
 mod tests;
 
+use self::member::{Grant, Member};
 use self::share::{AGAIN_MS, Sharing};
 use super::ask::{Answer, Ask, Call, NodeId, majority, valid_until};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
-
-/// After a node was found without the lock, it is not asked to grant it again for this part of a lease: a quarter. That
-/// is longer than it takes to break a lock on one node after the other, and shorter than the time until the next round.
-const TAKEN_OF_TTL: u64 = 4;
 
 /// A lock that a majority holds for one owner.
 ///
@@ -47,25 +45,6 @@ pub struct Held {
     is_lost: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Member {
-    id: Option<NodeId>,
-    /// The token that the node last acknowledged; `None` if it does not have the lock, or with an unknown token.
-    acked: Option<Token>,
-    /// True if the node was asked to raise its token and has not answered. It may have the earlier token or the raised
-    /// one.
-    raising: bool,
-    /// True if the node refused an extension because it may have a larger token. Once it has said which, it is asked
-    /// again to extend.
-    asks_again: bool,
-    /// A lower bound of the moment at which the node's lease ends.
-    leased_until: BootTime,
-    /// When the node was found without the lock although its lease had not ended: someone took the lock away there.
-    taken_at: Option<BootTime>,
-    /// Once the owner is a reader: whether the node has converted the grant.
-    sharing: Sharing,
-}
-
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Round {
     start: BootTime,
@@ -75,16 +54,6 @@ struct Round {
     extended: bool,
 }
 
-impl Member {
-    /// Returns whether the lock was taken away at this node less than a quarter of a lease before `now`. Such a node is
-    /// not asked to grant the lock again, because this round may have begun while someone takes the lock away on one
-    /// node after the other.
-    fn is_taken_lately(&self, ttl_ms: u32, now: BootTime) -> bool {
-        let lately_us = u64::from(ttl_ms) * 1_000 / TAKEN_OF_TTL;
-        self.taken_at.is_some_and(|at| now.us_since(at) < lately_us)
-    }
-}
-
 impl Held {
     pub(super) fn new(
         members: Vec<(Option<NodeId>, Option<Token>, bool)>,
@@ -92,14 +61,9 @@ impl Held {
         ttl_ms: u32,
         valid_until: BootTime,
     ) -> Self {
-        let member = |(id, acked, raising)| Member {
-            id,
-            acked,
-            raising,
-            asks_again: false,
-            leased_until: valid_until,
-            taken_at: None,
-            sharing: Sharing::Not,
+        let member = |(id, acked, raising)| {
+            let grant = if raising { Grant::Raising { from: acked, extends: false } } else { acked.into() };
+            Member::new(id, grant, valid_until)
         };
         let members: Vec<_> = members.into_iter().map(member).collect();
         let none = vec![false; members.len()];
@@ -137,14 +101,16 @@ impl Held {
 
     /// Returns how many nodes are known to have the lock with at least the holder's token.
     pub fn nodes_held(&self) -> usize {
-        self.members.iter().filter(|member| member.acked >= Some(self.token)).count()
+        self.members.iter().filter(|member| member.acked() >= Some(self.token)).count()
     }
 
     /// Returns the token that `node` is known to have; `None` if it has none or is raising it. LOCK.CHECK on that node
     /// has to name this token.
     pub fn token_at(&self, node: usize) -> Option<Token> {
-        let member = &self.members[node];
-        member.acked.filter(|_| !member.raising)
+        match self.members[node].grant {
+            Grant::Acked(token) => Some(token),
+            Grant::None | Grant::Raising { .. } => None,
+        }
     }
 
     /// Notes that a check of `node`, which is the server `id`, showed that it does not have `token`: the lock was taken
@@ -154,7 +120,7 @@ impl Held {
             return vec![];
         }
         if self.is_spoken_for {
-            self.members[node].raising = true;
+            self.members[node].raise();
             return vec![Call::now(node, Ask::Fence { token: self.token })];
         }
         // Answers that are still to come were sent before this one, so they do not count.
@@ -196,7 +162,7 @@ impl Held {
     /// Notes that `node` does not have the lock. If its lease had not ended, the lock was taken away there.
     fn lacks(&mut self, node: usize, now: BootTime) {
         let member = &mut self.members[node];
-        (member.acked, member.raising) = (None, false);
+        member.grant = Grant::None;
         // Otherwise the lease may simply have ended.
         if now < member.leased_until {
             member.taken_at = Some(now);
@@ -212,11 +178,11 @@ impl Held {
     pub fn extend(&mut self, ttl_ms: u32, now: BootTime) -> Vec<Call> {
         self.rounds += 1;
         self.ttl_ms = ttl_ms;
-        let takes_part = |member: &Member| member.acked >= Some(self.token);
+        let takes_part = |member: &Member| member.acked() >= Some(self.token);
         let open: Vec<_> = self.members.iter().map(takes_part).collect();
         let none = vec![false; open.len()];
         self.round = Round { start: now, yes: none, open, extended: false };
-        let ask = |node: usize, member: &Member| match member.acked {
+        let ask = |node: usize, member: &Member| match member.acked() {
             Some(token) if token >= self.token => Some(Ask::Extend { ttl_ms, token }),
             Some(_) => Some(Ask::Fence { token: self.token }),
             // Perhaps the lock was broken on this server, which will report that under its first name. If it granted
@@ -246,14 +212,18 @@ impl Held {
             (Ask::Extend { .. }, Answer::NotYet { ms }) => again(ms),
             (Ask::Extend { ttl_ms, token }, Answer::No) if self.may_have_more_than(node, token) => {
                 // The node may have the lock with a larger token, because a raise overtook this extension.
-                let member = &mut self.members[node];
-                member.asks_again = member.raising;
-                let token = member.acked.filter(|_| !member.raising);
-                token.map(|token| Call::now(node, Ask::Extend { ttl_ms, token })).into_iter().collect()
+                match &mut self.members[node].grant {
+                    Grant::Raising { extends, .. } => {
+                        *extends = true;
+                        vec![]
+                    }
+                    Grant::Acked(token) => vec![Call::now(node, Ask::Extend { ttl_ms, token: *token })],
+                    Grant::None => vec![],
+                }
             }
             (Ask::Extend { token, .. }, Answer::No) if self.is_unsure_of(node, token, now) => {
                 let member = &mut self.members[node];
-                (member.raising, member.asks_again) = (true, true);
+                member.grant = Grant::Raising { from: member.acked(), extends: true };
                 vec![Call::now(node, Ask::Fence { token: self.token })]
             }
             (Ask::Extend { .. }, answer) => self.on_extended(node, id, answer, now),
@@ -264,10 +234,9 @@ impl Held {
             (_, Answer::Token(token)) => self.on_token(node, id, token, now),
             // The node does not have the lock, or its token is unknown. The next round asks it to grant the lock again.
             (Ask::Fence { .. }, answer) => {
-                let member = &mut self.members[node];
-                (member.acked, member.raising) = (None, false);
+                let before = std::mem::replace(&mut self.members[node].grant, Grant::None);
                 // The node had no larger token, so it refused the extension because it does not have the lock.
-                if std::mem::take(&mut member.asks_again) {
+                if matches!(before, Grant::Raising { extends: true, .. }) {
                     return self.on_extended(node, id, answer, now);
                 }
                 if answer == Answer::No {
@@ -285,14 +254,14 @@ impl Held {
     /// Returns the token that the server `id` acknowledged under another name than `node`, if it did.
     fn first_name(&self, node: usize, id: Option<NodeId>) -> Option<Token> {
         let is_other = |(other, member): &(usize, &Member)| *other != node && member.id == id && id.is_some();
-        self.members.iter().enumerate().filter(is_other).find_map(|(_, member)| member.acked)
+        self.members.iter().enumerate().filter(is_other).find_map(|(_, member)| member.acked())
     }
 
     /// Returns whether `node` is a second name of the server `id`, which has the lock under its first name. If so, the
     /// node no longer counts in this round.
     fn note_second_name(&mut self, node: usize, id: Option<NodeId>) -> bool {
         let is_second = self.first_name(node, id).is_some();
-        if is_second && self.members[node].acked.is_none() {
+        if is_second && self.members[node].acked().is_none() {
             self.members[node].id = id;
             self.round.open[node] = false;
         }
@@ -301,15 +270,19 @@ impl Held {
 
     /// Returns whether `node` may have a larger token than `token`, the one that it was asked to extend.
     fn may_have_more_than(&self, node: usize, token: Token) -> bool {
-        let member = &self.members[node];
-        self.round.open[node] && member.acked.is_some_and(|acked| member.raising || acked > token)
+        let may_have_more = match self.members[node].grant {
+            Grant::None => false,
+            Grant::Acked(acked) => acked > token,
+            Grant::Raising { from, .. } => from.is_some(),
+        };
+        self.round.open[node] && may_have_more
     }
 
     /// Returns whether `node`, which refused an extension in time, may have the lock with a larger token: one that
     /// another process raised, or that it was asked to raise and did not acknowledge.
     fn is_unsure_of(&self, node: usize, token: Token, now: BootTime) -> bool {
         let member = &self.members[node];
-        let may_have_it = match member.acked {
+        let may_have_it = match member.acked() {
             Some(acked) => self.is_spoken_for && acked == token,
             None => member.taken_at.is_none_or(|at| at < self.round.start),
         };
@@ -337,7 +310,7 @@ impl Held {
             Answer::Token(token) if took_part && now < self.valid_until => self.on_token(node, id, token, now),
             Answer::No => {
                 let member = &mut self.members[node];
-                (member.id, member.acked) = (id, None);
+                (member.id, member.grant) = (id, Grant::None);
                 if !took_part || now >= self.valid_until {
                     return vec![];
                 }
@@ -352,7 +325,7 @@ impl Held {
     /// Notes that a majority has extended the lock. A loss that is older than a quarter of a lease no longer counts if
     /// the node has the lock again.
     fn has_been_extended(&mut self) {
-        for member in self.members.iter_mut().filter(|member| member.acked.is_some()) {
+        for member in self.members.iter_mut().filter(|member| member.acked().is_some()) {
             if !member.is_taken_lately(self.ttl_ms, self.round.start) {
                 member.taken_at = None;
             }
@@ -365,14 +338,14 @@ impl Held {
         if id.is_none() || self.note_second_name(node, id) {
             return vec![];
         }
-        let asks_again = self.members[node].asks_again;
+        let extends = matches!(self.members[node].grant, Grant::Raising { extends: true, .. });
         if id != self.members[node].id {
             // Another server has this name now. It had acknowledged nothing when the round began, so it does not take
             // part in the round.
             self.round.open[node] = false;
         }
         let before = &self.members[node];
-        let sharing = before.sharing.after_grant(before.acked.is_none() || before.id != id);
+        let sharing = before.sharing.after_grant(before.acked().is_none() || before.id != id);
         // Nobody knows how long the lease on another server lasts. A late grant was requested together with the others,
         // so its lease lasts as long as theirs.
         let is_other = before.id.is_some() && before.id != id;
@@ -380,9 +353,8 @@ impl Held {
         // The lease that the node lost would have ended by now anyway. So the node has restarted, and nobody took the
         // lock away.
         let taken_at = before.taken_at.filter(|_| now < before.leased_until);
-        let acked = Some(token);
-        self.members[node] = Member { id, acked, raising: false, asks_again: false, leased_until, taken_at, sharing };
-        let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
+        self.members[node] = Member { id, grant: Grant::Acked(token), leased_until, taken_at, sharing };
+        let mut acked: Vec<_> = self.members.iter().filter_map(Member::acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
         let largest = acked[0].max(self.token);
         // `common` is the largest token such that a majority has acknowledged it or a larger one.
@@ -391,12 +363,12 @@ impl Held {
         }
         let mut calls = Vec::new();
         for (node, member) in self.members.iter_mut().enumerate() {
-            if member.acked.is_some_and(|acked| acked < largest) {
-                member.raising = true;
+            if member.acked().is_some_and(|acked| acked < largest) {
+                member.raise();
                 calls.push(Call::now(node, Ask::Fence { token: largest }));
             }
         }
-        if asks_again && self.round.open[node] {
+        if extends && self.round.open[node] {
             calls.push(Call::now(node, Ask::Extend { ttl_ms: self.ttl_ms, token }));
         }
         calls.extend(self.share_there(node));
@@ -411,7 +383,7 @@ impl Held {
 
     /// Returns whether a majority has converted the grant to shared, so that other readers get in.
     pub fn is_shared(&self) -> bool {
-        let shares = |member: &&Member| member.acked.is_some() && member.sharing == Sharing::Shares;
+        let shares = |member: &&Member| member.acked().is_some() && member.sharing == Sharing::Shares;
         self.members.iter().filter(shares).count() >= majority(self.members.len())
     }
 
@@ -432,7 +404,7 @@ impl Held {
         let again = |after_ms| Call { node, ask: Ask::Share, after_ms };
         match answer {
             _ if was == Sharing::AskedBefore => self.share_there(node).into_iter().collect(),
-            Answer::Token(_) if member.acked.is_some() && member.id == id => {
+            Answer::Token(_) if member.acked().is_some() && member.id == id => {
                 member.sharing = Sharing::Shares;
                 vec![]
             }
@@ -440,7 +412,7 @@ impl Held {
             // too.
             Answer::Token(token) => self.on_token(node, id, token, now),
             Answer::No => {
-                if member.acked.is_some() {
+                if member.acked().is_some() {
                     self.lacks(node, now);
                 }
                 vec![]

@@ -1,7 +1,7 @@
 //! Moves a held lock to the next version of the set of nodes.
 
 use super::share::Sharing;
-use super::{Call, Held, Member, Round};
+use super::{Call, Grant, Held, Member, Round};
 use crate::ask::NodeId;
 use crate::values::time::BootTime;
 
@@ -9,7 +9,7 @@ impl Held {
     /// Returns what the server `id` has acknowledged, if it is in the set. If the set has it under several names, the
     /// name with the largest acknowledged token counts.
     fn member(&self, id: NodeId) -> Option<&Member> {
-        self.members.iter().filter(|member| member.id == Some(id)).max_by_key(|member| member.acked)
+        self.members.iter().filter(|member| member.id == Some(id)).max_by_key(|member| member.acked())
     }
 
     /// Moves to a version of the set with the servers `ids`. A server that has answered in the old version keeps its
@@ -24,22 +24,14 @@ impl Held {
         let stays = |before: &Member| {
             // Answers to earlier calls are no longer accepted, so a conversion that was under way is asked for again.
             let sharing = if before.sharing == Sharing::Shares { Sharing::Shares } else { Sharing::Not };
-            Member { raising: false, asks_again: false, sharing, ..*before }
+            Member { grant: before.acked().into(), sharing, ..*before }
         };
-        let added = Member {
-            id: None,
-            acked: None,
-            raising: false,
-            asks_again: false,
-            leased_until: BootTime::default(),
-            taken_at: None,
-            sharing: Sharing::Not,
-        };
+        let added = Member::new(None, Grant::None, BootTime::default());
         self.members = ids.iter().map(|id| id.and_then(|id| self.member(id)).map_or(added, stays)).collect();
         self.rounds += 1;
         let none = vec![false; ids.len()];
         self.round = Round { open: none.clone(), yes: none, ..Round::default() };
-        let has_it: Vec<_> = (0..ids.len()).filter(|&node| self.members[node].acked.is_some()).collect();
+        let has_it: Vec<_> = (0..ids.len()).filter(|&node| self.members[node].acked().is_some()).collect();
         has_it.into_iter().filter_map(|node| self.share_there(node)).collect()
     }
 }
