@@ -1,6 +1,6 @@
 //! Acquires a lock on a majority of nodes, under one token.
 
-use super::ask::{Answer, Ask, Call, NodeId, Out, majority, valid_until};
+use super::ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, valid_until};
 use super::held::Held;
 use super::obstacle::{Obstacle, obstacle};
 use crate::values::time::BootTime;
@@ -85,6 +85,12 @@ impl Acquire {
 
     fn ask(&self, retry: bool) -> Ask {
         Ask::Acquire { ttl_ms: self.ttl_ms, proposal: self.proposal, retry }
+    }
+
+    /// Records that the request waited this long in the queue of the only node. The lease began when the wait ended, so
+    /// validity counts from then.
+    pub fn on_waited(&mut self, waited_ms: u64) {
+        self.start = granted_after(self.start, waited_ms);
     }
 
     /// Handles the answer to `ask` of `node`, which is the server `id`.

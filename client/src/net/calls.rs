@@ -10,12 +10,15 @@ use palisade_quorum::{Answer, Ask, Call, NodeId, Wanted};
 use redis::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::net::bounds::LATE;
 use crate::net::home;
 use crate::net::lease::Lease;
 use crate::net::node::{self, First, Inbox};
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::net::rest::Rest;
+use crate::net::tally::Tally;
+use crate::net::wire;
 use crate::values::clock;
 use crate::values::failure::Why;
 
@@ -28,6 +31,8 @@ pub struct Reply {
     /// The server that answered.
     pub id: Option<NodeId>,
     pub answer: Answer,
+    /// The time that the call waited in the node's queue, in milliseconds; 0 for calls that do not wait.
+    pub waited_ms: u64,
     /// The reason why the answer is no token, if it is none.
     pub why: Option<Why>,
 }
@@ -117,6 +122,23 @@ impl Calls {
         );
     }
 
+    /// Sends an ACQUIRE to a single node, where it waits in the queue for up to `patience`. The node is told the number
+    /// of this process's callers `behind` it, if it knows that option.
+    pub fn make_waiting(&mut self, call: Call, given: Given, patience: Duration, behind: &Tally) {
+        let (nodes, lease) = (Arc::clone(&self.nodes), Arc::clone(&self.lease));
+        let behind = nodes.list[call.node].knows_behind(&lease.key).then(|| behind.count());
+        let made = Made { round: 0, call, given, until: clock::now() + patience + given.most() };
+        self.rest.push(
+            async move {
+                let command = lease.acquire_waiting(call.ask, patience.as_millis() as u64, behind);
+                let (id, reply) = nodes.list[call.node].ask_waiting(&command, patience + LATE, Some(&lease)).await;
+                let waited_ms = reply.as_ref().map_or(0, wire::waited_ms);
+                Reply { waited_ms, ..told(&nodes, &lease, made, (id, reply)) }
+            }
+            .boxed(),
+        );
+    }
+
     /// Wakes the task only after this many further answers, since it can decide nothing with fewer.
     pub fn wait_for(&mut self, answers: usize) {
         self.awaited = answers;
@@ -177,8 +199,12 @@ impl Calls {
 /// Converts a node's answer to the reply that the quorum machine receives.
 fn told(nodes: &Nodes, lease: &Lease, made: Made, (id, reply): Answered) -> Reply {
     let Made { round, call, .. } = made;
-    let (answer, why) = nodes.heard(call.ask, lease.checked(reply));
-    Reply { round, call, id, answer, why }
+    let (answer, why) = wire::answer(call.ask, lease.checked(reply));
+    if let Answer::Token(token) = answer {
+        // Later proposals will exceed it.
+        nodes.clock.saw(token);
+    }
+    Reply { round, call, id, answer, waited_ms: 0, why }
 }
 
 /// Sends the call, and repeats it while the node is not ready. If there is a `first` answer already, begins with that.

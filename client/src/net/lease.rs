@@ -7,11 +7,11 @@ use palisade_quorum::limits::BEHIND_MAX;
 use palisade_quorum::{Ask, Token, Wanted};
 use redis::{Cmd, Value};
 
+use crate::Why;
 use crate::metrics::Class;
 use crate::net::wire::permit_number;
-use crate::values::attempt_name::{attempt_of, is_same_request, name_of};
+use crate::values::attempt_name::attempt_of;
 use crate::values::shown_key::ShownKey;
-use crate::{Holder, Why};
 
 /// Space reserved for a command: the number of its arguments, and the bytes of those that are not fields of the lease.
 const ARGUMENTS: usize = 12;
@@ -88,12 +88,6 @@ impl Lease {
             true => self.about("LOCK.RELEASE"),
             false => self.release(1),
         }
-    }
-
-    /// Returns whether the owner already holds the lock by another request. An earlier attempt of this request, which a
-    /// slow node granted late, is being released and does not count.
-    pub fn is_held_by(&self, holder: &Holder) -> bool {
-        self.is_named && name_of(&holder.owner) == name_of(&self.owner) && !is_same_request(&holder.owner, &self.owner)
     }
 
     /// Returns the requested mode.
@@ -174,12 +168,11 @@ impl Lease {
         }
     }
 
-    /// Returns the command that acquires the lock, waiting in the queue of a single node. If `behind` is given, it
-    /// reports that number of requests behind it in this process.
-    pub fn acquire_waiting(&self, ttl_ms: u32, proposal: Token, wait_ms: u64, behind: Option<usize>) -> Cmd {
+    /// Returns the command that sends the first `ask` for the lock to a single node, to wait in its queue. If `behind`
+    /// is given, it reports that number of requests behind it in this process.
+    pub fn acquire_waiting(&self, ask: Ask, wait_ms: u64, behind: Option<usize>) -> Cmd {
         // If the request is repeated on another connection, it must find its own grant.
-        let mut command = self.acquire(ttl_ms, proposal);
-        command.arg("RETRY").arg("WAIT").arg(wait_ms);
+        let mut command = self.command(ask).arg("RETRY").arg("WAIT").arg(wait_ms).take();
         add_behind(&mut command, behind);
         command
     }
@@ -295,7 +288,7 @@ mod tests {
                 let ask = Ask::Acquire { ttl_ms: 9, proposal: token, retry };
                 assert_eq!(said(&lease, lease.command(ask)), format!("LOCK.ACQUIRE k 9{acquires} FENCE 7{repeats}"));
             }
-            let waiting = lease.acquire_waiting(9, token, 5, None);
+            let waiting = lease.acquire_waiting(Ask::Acquire { ttl_ms: 9, proposal: token, retry: false }, 5, None);
             assert_eq!(said(&lease, waiting), format!("LOCK.ACQUIRE k 9{acquires} FENCE 7 RETRY WAIT 5"));
             assert_eq!(said(&lease, lease.wait(5, token, None)), format!("LOCK.WAIT k 5 TICKET 7{waits}"));
             assert_eq!(said(&lease, lease.command(Ask::Share)), "LOCK.CONVERT k SHARED");
@@ -309,7 +302,8 @@ mod tests {
             String::from_utf8_lossy(&command.get_packed_command()).into_owned()
         });
         let noted = Lease::new(b"k", (None, 0), b"web-1", Wanted::Exclusive, 1);
-        let tells = |behind| (words(noted.wait(5, token, behind)), words(noted.acquire_waiting(9, token, 5, behind)));
+        let ask = Ask::Acquire { ttl_ms: 9, proposal: token, retry: false };
+        let tells = |behind| (words(noted.wait(5, token, behind)), words(noted.acquire_waiting(ask, 5, behind)));
         let (wait, acquire) = tells(None);
         assert!(
             !wait.contains("NOTE")

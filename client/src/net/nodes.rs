@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_quorum::{Answer, Ask, Member, Members, NodeId, Out, first_as, majority, servers};
+use palisade_quorum::{Member, Members, NodeId, first_as, majority, servers};
 use redis::{Cmd, Value};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -19,7 +19,6 @@ use crate::net::admission::Admission;
 use crate::net::bounds::CONNECT_TIMEOUT;
 use crate::net::endpoint::Endpoint;
 use crate::net::home::{Home, is_home};
-use crate::net::lease::Lease;
 use crate::net::news::News;
 use crate::net::node::{Common, Node};
 use crate::net::pace::Given;
@@ -254,15 +253,6 @@ impl Nodes {
         Why::SameServer(self.list[place].name().to_owned())
     }
 
-    /// Converts a node's reply to an answer. Later proposals will exceed the token in it.
-    pub fn heard(&self, ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
-        let (answer, why) = wire::answer(ask, reply);
-        if let Answer::Token(token) = answer {
-            self.clock.saw(token);
-        }
-        (answer, why)
-    }
-
     /// Sends `command`, which may arrive twice, to every node, and returns a stream of the answers. It is sent to all
     /// nodes even if the receiver is dropped.
     pub fn tell_all(self: &Arc<Self>, command: Cmd, given: Given) -> mpsc::UnboundedReceiver<Answered> {
@@ -278,20 +268,6 @@ impl Nodes {
             }
         });
         answers
-    }
-
-    /// Returns the holder of the lock, from the first node that can name one. Asks only nodes where another owner holds
-    /// the lock.
-    pub async fn holder(&self, lease: &Lease, outs: &[Option<Out>], given: Given) -> Option<Holder> {
-        let command = wire::info(&lease.key);
-        let contended = self.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
-        let mut asked: FuturesUnordered<_> = contended.map(|(node, _)| node.ask(&command, given, None)).collect();
-        while let Some((_, reply)) = asked.next().await {
-            if let Some(holder) = reply.ok().and_then(|info| wire::holder(&info)) {
-                return Some(holder);
-            }
-        }
-        None
     }
 
     /// Asks all nodes about the lock, until a majority has answered or until `by`.

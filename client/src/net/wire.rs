@@ -155,8 +155,8 @@ pub fn answer(ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
             Ask::Acquire { .. } => Why::Held,
             Ask::Extend { .. } | Ask::Fence { .. } | Ask::Share => Why::NotHeld,
         },
-        // A permit's reply: token, milliseconds waited, number.
-        Ok(Value::Array(mut list)) if matches!(ask, Ask::Acquire { .. }) && list.len() == 3 => {
+        // The reply after a wait or for a permit: token, milliseconds waited, and the permit's number.
+        Ok(Value::Array(mut list)) if matches!(ask, Ask::Acquire { .. }) && matches!(list.len(), 2 | 3) => {
             return answer(ask, Ok(list.swap_remove(0)));
         }
         Ok(other) => Why::Broken(format!("it answered {other:?}")),
@@ -171,17 +171,14 @@ pub fn answer(ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
     (answer, Some(why))
 }
 
-/// Returns the token and the milliseconds waited in the reply to an ACQUIRE with a wait; `None` if it was not granted.
-pub fn granted_after_wait(value: &Value) -> Option<(Value, u64)> {
+/// Returns the milliseconds that an ACQUIRE waited for its grant; 0 in a reply of another form.
+pub fn waited_ms(value: &Value) -> u64 {
     match value {
         Value::Array(list) => match &list[..] {
-            [token @ Value::Int(_), Value::Int(waited)]
-            | [token @ Value::Int(_), Value::Int(waited), Value::Int(_)] => {
-                Some((token.clone(), u64::try_from(*waited).ok()?))
-            }
-            _ => None,
+            [_, Value::Int(waited)] | [_, Value::Int(waited), _] => u64::try_from(*waited).unwrap_or(0),
+            _ => 0,
         },
-        _ => None,
+        _ => 0,
     }
 }
 

@@ -16,10 +16,11 @@ use crate::net::home::home;
 use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::net::tally::Tally;
-use crate::run::attempt::{self, Taken};
+use crate::run::attempt::{self, Taken, Wait};
 use crate::run::checked::Checked;
 use crate::run::choosing::{self, Look};
 use crate::run::limit::{self, LastFailure, within};
+use crate::run::refusal::contended;
 use crate::run::waiting;
 use crate::values::clock;
 use crate::values::shown_key::ShownKey;
@@ -166,35 +167,37 @@ impl<'a> Taking<'a> {
 
     async fn run(mut self, mut task: Task) -> Result<Taken, Error> {
         loop {
-            if !matches!(task, Task::Ask { .. } | Task::LineUp { .. }) {
-                home().await;
-            }
-            task = match task {
-                Task::Ask { wanted, by, keeps_name } => {
-                    let (lease, began) = (self.lease(wanted, keeps_name), clock::now());
-                    match attempt::acquire(&self.nodes, lease, self.checked, by.map(instant)).await {
-                        Ok(taken) => return Ok(taken),
-                        Err(refused) => Box::pin(self.on_refused(refused, began)).await,
-                    }
+            let (lease, by, patience_ms) = match task {
+                Task::Ask { wanted, by, keeps_name } => (self.lease(wanted, keeps_name), by, None),
+                Task::AskAndWait { patience_ms, by } => (self.lease(self.sought.wanted, false), by, Some(patience_ms)),
+                other => {
+                    task = self.perform(other).await?;
+                    continue;
                 }
-                Task::AskAndWait { patience_ms, by } => {
-                    let (lease, began) = (self.lease(self.sought.wanted, false), Instant::now());
-                    let (patience, by) = (Duration::from_millis(patience_ms.into()), by.map(instant));
-                    let behind = &self.turn.behind;
-                    let waiting = attempt::acquire_waiting(&self.nodes, lease, self.checked, patience, by, behind);
-                    match Box::pin(waiting).await {
-                        Ok(Some(taken)) => return Ok(taken),
-                        Ok(None) => self.on_refused(attempt::contended(self.sought.wanted), began).await,
-                        Err(refused) => self.on_refused(refused, began).await,
-                    }
-                }
-                Task::Look { limit, by } => self.look(limit, by).await,
-                Task::LineUp { until } => self.line_up(until).await,
-                Task::Queue { patience_ms } => self.queue(Duration::from_millis(patience_ms.into())).await?,
-                Task::Pause { until, for_nodes } => self.pause(until, for_nodes).await,
-                Task::GiveUp(why) => return Err(Box::pin(self.give_up(why)).await),
+            };
+            let patience = patience_ms.map(|ms| Duration::from_millis(ms.into()));
+            let wait = patience.map(|patience| Wait { patience, behind: &self.turn.behind });
+            let began = clock::now();
+            task = match attempt::acquire(&self.nodes, lease, self.checked, by.map(instant), wait).await {
+                Ok(taken) => return Ok(taken),
+                Err(refused) => Box::pin(self.on_refused(refused, began)).await,
             };
         }
+    }
+
+    /// Performs a task that asks no node for the lock, and returns the next one.
+    async fn perform(&mut self, task: Task) -> Result<Task, Error> {
+        if !matches!(task, Task::LineUp { .. }) {
+            home().await;
+        }
+        Ok(match task {
+            Task::Ask { .. } | Task::AskAndWait { .. } => task,
+            Task::Look { limit, by } => self.look(limit, by).await,
+            Task::LineUp { until } => self.line_up(until).await,
+            Task::Queue { patience_ms } => self.queue(Duration::from_millis(patience_ms.into())).await?,
+            Task::Pause { until, for_nodes } => self.pause(until, for_nodes).await,
+            Task::GiveUp(why) => return Err(Box::pin(self.give_up(why)).await),
+        })
     }
 
     /// Returns the acquisition to ask with. With `keeps_name` that is the one for which the nodes reserve the lock;
@@ -306,16 +309,16 @@ impl<'a> Taking<'a> {
         self.taker.on_paused(many_wait, clock::boot_now(), rand::random())
     }
 
-    async fn give_up(self, why: GaveUp) -> Error {
+    async fn give_up(&mut self, why: GaveUp) -> Error {
         let (nodes, key, given) = (&self.nodes, &self.sought.key, self.checked.given);
-        match (why, self.refused) {
+        match (why, self.refused.take()) {
             (GaveUp::Refused, Some(last)) => last.error,
             (GaveUp::TimedOut, Some(last)) => {
                 let by = self.taker.over().map_or_else(Instant::now, instant);
                 limit::timed_out(nodes, key, last.error, given, by).await
             }
             (GaveUp::Behind, refused) => limit::behind(nodes, key, self.turn.seen().or(refused), given).await,
-            (GaveUp::Refused | GaveUp::TimedOut, None) => attempt::contended(self.sought.wanted),
+            (GaveUp::Refused | GaveUp::TimedOut, None) => contended(self.sought.wanted),
         }
     }
 }

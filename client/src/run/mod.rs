@@ -13,6 +13,7 @@ pub mod members;
 pub mod observing;
 pub mod orders;
 pub mod proclaiming;
+pub mod refusal;
 pub mod renewer;
 pub mod thread;
 pub mod waiting;
