@@ -84,6 +84,8 @@ impl Drop for Agent {
 enum Taker {
     Client(Client),
     Agent(MultiplexedConnection),
+    /// Takes no locks: sends the agent a PING in place of each request, to show what a process between costs by itself.
+    Ping(MultiplexedConnection),
 }
 
 impl Taker {
@@ -108,6 +110,13 @@ impl Taker {
                 let left: Value = cmd("LOCK.RELEASE").arg(key).arg(&owner).query_async(connection).await.ok()?;
                 (left == Value::Int(0)).then(|| (took, start.elapsed()))
             }
+            Self::Ping(connection) => {
+                let _: Value = cmd("PING").query_async(connection).await.ok()?;
+                let took = start.elapsed();
+                let start = Instant::now();
+                let _: Value = cmd("PING").query_async(connection).await.ok()?;
+                Some((took, start.elapsed()))
+            }
         }
     }
 }
@@ -131,13 +140,14 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     }
     let client = Taker::Client(client);
     let through = Taker::Agent(agent.connect().await);
+    let ping = Taker::Ping(agent.connect().await);
     for taker in [&client, &through] {
         let mut taker = taker.clone();
         while taker.pair("warm").await.is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
-    let (latencies, added) = latency(client.clone(), through, options.rounds).await;
+    let (latencies, added) = latency([client.clone(), through, ping], options.rounds).await;
     let ([throughput, costs], share) = throughput(client, &agent, &nodes, options).await;
     let mut budgets = vec![Budget::at_most("a lock through the agent, what it adds at p50, us", added, 40.0)];
     budgets.extend(
@@ -147,13 +157,13 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
 }
 
 /// Measures one lock after another. Returns the table, and the time that the agent adds to taking a lock at p50.
-async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table, f64) {
+async fn latency(mut takers: [Taker; 3], rounds: usize) -> (Table, f64) {
     // The measurement runs on the runtime's own threads, like an application's tasks.
     let measured = tokio::spawn(async move {
-        let mut times = [(); 4].map(|()| histogram());
-        let mut failed = [0_u64; 2];
+        let mut times = [(); 6].map(|()| histogram());
+        let mut failed = [0_u64; 3];
         for round in 0..rounds {
-            for (kind, taker) in [&mut client, &mut through].into_iter().enumerate() {
+            for (kind, taker) in takers.iter_mut().enumerate() {
                 for n in 0..BATCH {
                     match taker.pair(&format!("latency-{round}-{kind}-{n}")).await {
                         Some((took, gave_back)) => {
@@ -178,10 +188,11 @@ async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table
         .numbers("release p99", "us", 0)
         .numbers("not got", "", 0);
     table.note(
-        "The agent: LOCK.ACQUIRE and LOCK.RELEASE over its Unix socket, in RESP2. Rounds with and without the \
-     agent alternate. No lease is extended.",
+        "The agent: LOCK.ACQUIRE and LOCK.RELEASE over its Unix socket, in RESP2. The three kinds alternate. No lease is \
+     extended. The agent answers a PING itself, so its time is what any process between costs.",
     );
-    for (kind, name) in ["the client in the process", "redis-rs through the agent"].into_iter().enumerate() {
+    let names = ["the client in the process", "redis-rs through the agent", "nobody: two PINGs to the agent"];
+    for (kind, name) in names.into_iter().enumerate() {
         let (acquires, releases) = (&times[2 * kind], &times[2 * kind + 1]);
         table.row([
             name.into(),
@@ -225,14 +236,16 @@ async fn throughput(client: Taker, agent: &Agent, nodes: &[Server], options: &Op
     let length = Duration::from_secs(options.seconds);
     let processes = Processes { agent: agent.process.id(), nodes };
     for &count in &options.tasks {
-        let mut apart = vec![];
+        let (mut apart, mut pings) = (vec![], vec![]);
         for _ in 0..count {
             apart.push(Taker::Agent(agent.connect().await));
+            pings.push(Taker::Ping(agent.connect().await));
         }
         let one = vec![Taker::Agent(agent.connect().await); count];
         let by_client = together(vec![client.clone(); count], length, &processes).await;
         let by_agent = together(apart, length, &processes).await;
         let over_one = together(one, length, &processes).await;
+        let pinged = together(pings, length, &processes).await;
         let ratio = by_agent.rate() / by_client.rate();
         table.row([
             count.into(),
@@ -244,7 +257,13 @@ async fn throughput(client: Taker, agent: &Agent, nodes: &[Server], options: &Op
             ratio.into(),
             (over_one.rate() / by_client.rate()).into(),
         ]);
-        for (name, measured) in [("client", by_client), ("agent", by_agent), ("agent, one connection", over_one)] {
+        let all = [
+            ("client", by_client),
+            ("agent", by_agent),
+            ("agent, one connection", over_one),
+            ("nobody: two PINGs to the agent", pinged),
+        ];
+        for (name, measured) in all {
             let [caller, agent, nodes] = measured.cpu.map(|cpu| measured.of_a_pair(cpu.as_secs_f64() * 1e6));
             let all = caller + agent + nodes;
             costs.row([
