@@ -19,8 +19,8 @@
 //! 1. Between a grant and its deadline no other owner is granted the key ([`acquire()`]). A node that may have
 //!    forgotten grants is guarded until they have all ended ([`Guard`]).
 //! 2. A grant's token is larger than every token the key ever had ([`Tokens`]). This holds after the key was released,
-//!    deleted or flushed, because `last` lives outside the keys. It holds in another incarnation, because no token is
-//!    issued above a ceiling that is on the disk.
+//!    deleted or flushed, because the node remembers the highest tokens outside the keys. It holds in another
+//!    incarnation, because no token is issued above a ceiling that is on the disk.
 //! 3. A deadline never moves towards now ([`extend()`], [`reenter()`]).
 //! 4. A refusal changes nothing.
 //! 5. A lock that becomes free passes to the first in its queue, before any later request ([`hand_over()`]); no waiting

@@ -15,11 +15,11 @@ use palisade_quorum::{Accepted, Ballot, Member, Members};
 use crate::refusal::Refusal;
 use crate::values::time::BootTime;
 
-/// A node's knowledge of its set: which version is decided, and what it promised for the next one.
+/// A node's knowledge of its set: the decided version, and the node's promise for the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Membership {
     saved: SavedMembership,
-    /// The time until which leases of clients that used older versions of the set may run.
+    /// The time until which clients of older versions of the set may still have leases.
     unsettled_until: BootTime,
 }
 
@@ -28,14 +28,14 @@ pub struct Membership {
 pub struct SavedMembership {
     /// The latest decided version that the node knows.
     pub decided: Members,
-    /// The smallest ballot that the node still accepts for the next version: it promised so.
+    /// The smallest ballot that the node still accepts for the next version: it has promised to refuse smaller ones.
     pub promised: Ballot,
     /// The list that the node accepted as the next version.
     pub accepted: Option<Accepted>,
 }
 
 impl Membership {
-    /// Restores what a node that starts at `now` knew of its set. Clients of older versions may have leases for up to
+    /// Restores the membership of a node that starts at `now`. Clients of older versions may have leases for up to
     /// `longest_ms` from now.
     pub fn restore(saved: SavedMembership, longest_ms: u32, now: BootTime) -> Self {
         Self { saved, unsettled_until: now.plus_ms(longest_ms) }

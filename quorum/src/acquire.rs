@@ -115,7 +115,7 @@ impl Acquire {
         self.proceed(now)
     }
 
-    /// Returns whether the validity of the lock is over already at `now`.
+    /// Returns whether the validity of the lock has already ended at `now`.
     fn is_late(&self, now: BootTime) -> bool {
         now >= valid_until(self.start, self.ttl_ms)
     }
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(outs, [None, None, Some(Out::Contended), Some(Out::Guarded { ms: 7 }), Some(Out::Failed)]);
     }
 
-    /// A split vote: of five nodes none of three clients gets more than two, so none of them holds the lock.
+    /// A split vote: three clients ask five nodes, and none gets more than two grants, so none of them holds the lock.
     #[test]
     fn a_split_vote_is_nobodys() {
         let mut acquire = begin(5);

@@ -4,7 +4,8 @@ use crate::values::limits::DRIFT_PERCENT;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The most that rounding to milliseconds can cost, at the client and at the node together, in microseconds.
+/// The most time that rounding to milliseconds can take from a lease, at the client and at the node together, in
+/// microseconds.
 const ROUNDING_US: u64 = 2_000;
 
 /// A server's identity, which does not depend on its name: the `id` of LOCK.NODE, read on the connection that carries
@@ -29,7 +30,8 @@ pub const fn valid_until(start: BootTime, ttl_ms: u32) -> BootTime {
 }
 
 /// Returns the earliest moment at which a lease can have begun, if the request was sent at `start` and the node says
-/// that it waited `waited_ms`. The node's clock may run faster than the holder's, so less is counted.
+/// that it waited `waited_ms`. The node's clock may run faster than the holder's, so slightly less than `waited_ms` is
+/// counted.
 pub const fn granted_after(start: BootTime, waited_ms: u64) -> BootTime {
     let waited_us = waited_ms.saturating_mul(1_000);
     start.plus_us(waited_us - waited_us / 100 * DRIFT_PERCENT - (waited_us % 100 * DRIFT_PERCENT).div_ceil(100))

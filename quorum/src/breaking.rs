@@ -18,13 +18,14 @@ pub struct Breaking {
     token: u64,
     owners: BTreeSet<Vec<u8>>,
     looks: usize,
-    /// For each node, whether it had something to break in this round, or may have had.
+    /// For each node, whether it had a grant to break in this round, or may have had one.
     expected: Vec<bool>,
     is_hidden: bool,
 }
 
 impl Breaking {
-    /// Begins to break the grants with `token`. The caller already knows that `owners` have it; usually there are none.
+    /// Begins to break the grants with `token`. `owners` are the owners that the caller already knows to have it;
+    /// usually none.
     pub fn begin(token: u64, owners: impl IntoIterator<Item = Vec<u8>>) -> Self {
         Self { token, owners: owners.into_iter().collect(), looks: 0, expected: vec![], is_hidden: false }
     }
@@ -96,8 +97,8 @@ mod tests {
         assert!(!breaking.on_ended(&[Some(true), Some(true), Some(false)]));
     }
 
-    /// A node does not answer which grants it has, but then answers the break. It may have another token for the owner,
-    /// so another round asks for its grants.
+    /// A node does not answer which grants it has, but then it answers the break. It may have another token for the
+    /// owner, so another round asks for its grants.
     #[test]
     fn a_node_that_answers_late_is_looked_at_again() {
         let mut breaking = Breaking::begin(7, []);

@@ -21,7 +21,7 @@ const TTL_MS: u32 = 60_000;
 /// The index of a client, and the number of its acquisition.
 type Owner = (usize, u32);
 
-/// The rule by which a client goes on when the permit number that it drew is not free.
+/// The rule by which a client continues when the permit number that it drew is not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     /// The client asks the nodes who holds what, and draws one of the free numbers.
@@ -95,7 +95,7 @@ enum Message {
         ticket: u64,
     },
     Leave,
-    /// The time of this owner's reservation of the number is over.
+    /// The owner's reservation of this number has timed out.
     Over(u16),
 }
 

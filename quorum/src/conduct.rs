@@ -1,5 +1,5 @@
-//! Checks how a caller of a lock behaves, whatever the nodes answer: each task of a [`Taker`](crate::Taker) has to keep
-//! the taker's promises.
+//! Checks the tasks that a [`Taker`](crate::Taker) gives its caller: whatever the nodes answer, the tasks keep the
+//! taker's promises.
 //!
 //! The simulation and the fuzzer run takers in memory. They report here what a taker receives and does.
 
@@ -18,7 +18,7 @@ const PAUSE_MAX_US: u64 = 1_000_000;
 /// The longest wait for a majority of nodes after such a pause, in microseconds.
 const AWAIT_MAX_US: u64 = 10_000_000;
 
-/// One caller, judged by what it receives and does.
+/// The checker of one caller, which judges the caller by the answers that it receives and the tasks that it performs.
 #[derive(Clone, Debug)]
 pub struct Conduct {
     wanted: Wanted,

@@ -2,7 +2,7 @@
 
 use super::ask::majority;
 
-/// The conclusion, from the nodes' answers, whether an owner holds a lock on a majority.
+/// The answer to the question whether an owner holds a lock on a majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HoldStatus {
     /// A majority shows the grant of this owner.

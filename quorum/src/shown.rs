@@ -1,10 +1,10 @@
-//! Finds out from the tokens that nodes show whose grant a token is.
+//! Finds the holder to whom a token belongs, from the tokens that nodes show.
 
 use super::ask::majority;
 use crate::values::token::Token;
 
-/// Returns whether `token` certainly belongs to a holder, and to no earlier one. Some of the `nodes` nodes show the
-/// tokens `shown` for that holder.
+/// Returns whether `token` certainly belongs to this holder, and not to an earlier one. Some of the `nodes` nodes show
+/// the tokens `shown` for that holder.
 ///
 /// The grants of one holder may have different tokens on different nodes, until all are raised to one of them. An
 /// earlier holder had a token that a majority reached, and each of these nodes gave the later holder a larger one. So

@@ -70,7 +70,7 @@ impl Turn {
         }
     }
 
-    /// Returns the permit numbers that servers reserve, one for each server.
+    /// Returns the permit numbers that servers reserve for the owner, one for each server.
     fn kept(&self) -> impl Iterator<Item = u16> {
         let is = |vote: &Vote, id| matches!(vote, Vote::Free(other, _) if *other == id);
         let first = move |(node, vote): (usize, &Vote)| match *vote {

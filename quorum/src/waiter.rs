@@ -1,5 +1,5 @@
-//! Waits in the queues of the nodes. Decides how long each node is to let the request wait, when a node is asked again,
-//! and when the wait is over.
+//! Waits in the queues of the nodes. Decides how long each node should let the request wait, when a node is asked
+//! again, and when the wait is over.
 
 use super::ask::{NodeId, majority};
 use super::jitter::less_up_to;

@@ -1,10 +1,9 @@
 //! The ledger: what a node's disk has, and what must be there before the node promises anything.
 //!
-//! Before an incarnation relies on something that a later one must know, that is on the disk: the ceiling above which
-//! it issues no token, the guard, and whether the AOF is complete. Until then promises are refused with NOTYET; a write
-//! takes a few milliseconds. Some events invalidate what a later incarnation would believe: a change of the AOF's
-//! settings or the role, a flush of live locks, an armed guard. After such an event nothing is promised before the new
-//! state is on the disk.
+//! A restart must not lose three facts: the ceiling above which no token was issued, the guard, and whether the AOF is
+//! complete. The node relies on such a fact only once it is on the disk. Until then promises are refused with NOTYET; a
+//! write takes a few milliseconds. Some events make the stored facts wrong: a change of the AOF's settings or the role,
+//! a flush of live locks, an armed guard. After such an event nothing is promised before the new state is on the disk.
 //!
 //! The file's writer takes a state from [`crate::Node::state_to_write`], and reports with [`crate::Node::written`] that
 //! it is on the disk.
@@ -16,7 +15,8 @@ use crate::guard::{Armed, SavedGuard};
 use crate::tokens::Tokens;
 use crate::values::time::{BootId, BootTime, Now};
 
-/// The knowledge that an incarnation has of itself and of its disk, and by which it decides what has to be written.
+/// The facts that an incarnation (one run of a node) knows of its own state and of its disk. By these it decides what
+/// has to be written before a promise.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     /// True if the node has a state file.
@@ -24,15 +24,15 @@ pub struct Ledger {
     id: u128,
     incarnation: u64,
     boot: BootId,
-    /// The longest lease that may still run, of this node's grants and its master's.
+    /// The longest lease that may still run: granted by this node, or by its master.
     outstanding: OutstandingTtl,
     /// The time at which an operator last lifted a guard.
     lifted: BootTime,
-    /// The highest ceiling that this node has handed out for writing, or has received from its master.
+    /// The highest ceiling in any state that was handed to the file's writer, or that the master has sent.
     ceiling: u64,
     handed: Handed,
-    /// The number of the latest state on the disk. The other number is of the state that must be there before anything
-    /// is promised.
+    /// The number of the latest state on the disk. `needed` is the number of the state that must be there before
+    /// anything is promised.
     on_disk: u64,
     needed: u64,
     /// True once the node has judged, from the last incarnation's state, whether it remembers every grant.
@@ -43,7 +43,7 @@ pub struct Ledger {
     is_taken: bool,
 }
 
-/// The parts of the state last handed out to the file's writer, for later checks.
+/// The parts of the state last handed to the file's writer, for later checks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Handed {
     number: u64,
@@ -55,7 +55,7 @@ struct Handed {
     guard_number: u64,
 }
 
-/// All that is known when an incarnation begins.
+/// The facts that are known when an incarnation begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning<'a> {
     /// The last incarnation's state from the state file, if it is readable.
@@ -127,7 +127,7 @@ impl Ledger {
         IncarnationId { node: self.id, number: self.incarnation }
     }
 
-    /// Returns the record of the longest lease that may still run.
+    /// Returns the longest lease that may still run: granted by this node, or by its master.
     pub fn outstanding_ttl(&self) -> &OutstandingTtl {
         &self.outstanding
     }
@@ -137,7 +137,7 @@ impl Ledger {
         self.lifted
     }
 
-    /// Returns the highest ceiling that this node has handed out for writing, or has received from its master.
+    /// Returns the highest ceiling in any state that was handed to the file's writer, or that the master has sent.
     pub fn ceiling(&self) -> u64 {
         self.ceiling
     }
@@ -209,7 +209,7 @@ impl Ledger {
         self.handed.number
     }
 
-    /// Returns whether the disk has this guard, or one that ends later and makes the same locks doubtful.
+    /// Returns whether the disk has this guard, or a later-ending one that also forbids to extend the locks in memory.
     pub fn has_guard(&self, guard: Option<SavedGuard>) -> bool {
         let Handed { guard: handed, guard_number, .. } = self.handed;
         let covers =
@@ -251,8 +251,8 @@ impl Ledger {
         }
     }
 
-    /// Returns whether a request was refused because its token is above every ceiling handed out for writing. Then a
-    /// state with a larger ceiling has to be written.
+    /// Returns whether a request was refused because its token is above the ceiling of every state handed to the file's
+    /// writer. Then a state with a larger ceiling has to be written.
     pub fn wants_write(&self, tokens: &Tokens, skew_ms: u32, now: Now) -> bool {
         tokens.wanted_ceiling(now.wall_us, skew_ms) > self.ceiling
             || tokens.stripe_changes() > self.handed.stripe_change
@@ -268,14 +268,15 @@ impl Ledger {
             || self.outstanding.ms(now.boot) > outstanding_ttl_ms
     }
 
-    /// Notes what a replica's master tells it: the ceiling up to which tokens may be issued, and the longest lease that
-    /// may run.
+    /// Notes the values that a replica received from its master: the ceiling up to which tokens may be issued, and the
+    /// longest lease that may run.
     pub fn heard(&mut self, ceiling: u64, outstanding_ttl_ms: u32) {
         self.hear_of_ceiling(ceiling);
         self.outstanding.follow(Some(outstanding_ttl_ms));
     }
 
-    /// Notes that the node follows a master now, or another one. What the earlier master told no longer counts.
+    /// Notes that the node follows a master now, or another one. The values that an earlier master sent no longer
+    /// count.
     pub fn follows(&mut self) {
         self.outstanding.follow(None);
     }

@@ -48,7 +48,7 @@ use crate::values::time::{BootId, BootTime};
 const VERSION: u32 = 3;
 const VERSION_WITHOUT_MEMBERS: u32 = 2;
 
-/// The oldest version, which this code only reads: nothing in it ties the state to its data.
+/// The oldest version, which this code only reads. It does not say to which file and which data the state belongs.
 const VERSION_WITHOUT_TIES: u32 = 1;
 
 /// The locks that were held when an incarnation ended cleanly (SHUTDOWN).

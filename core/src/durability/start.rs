@@ -91,11 +91,11 @@ pub struct Verdict {
     pub trusted_since: BootTime,
 }
 
-/// Returns a token that no earlier incarnation of the node exceeded: the ceiling in its state file, or without one the
-/// highest possible token, provided that clocks agree. (A ceiling may also come from a token of another node, whose
-/// clock is ahead of this one's.) If the file is a copy, or another incarnation used the data since, that incarnation
-/// may have issued larger tokens. Then the larger of ceiling and clock counts, plus the lead by which an incarnation
-/// raises its ceiling.
+/// Returns a token that no earlier incarnation of the node exceeded: the ceiling in its state file. Without a state
+/// file that is the highest possible token, provided that clocks agree. (A ceiling may also come from a token of
+/// another node, whose clock is ahead of this one's.) If the file is a copy, or another incarnation used the data
+/// since, that incarnation may have issued larger tokens. Then the result is the larger of ceiling and clock, plus the
+/// lead by which an incarnation raises its ceiling.
 pub fn token_floor(last: Option<&NodeState>, found: &Found, wall_us: u64, skew_ms: u32) -> u64 {
     let highest = ahead_us(ahead_us(wall_us, skew_ms), skew_ms) + CEILING_LEAD + ISSUED_LEAD;
     match last {

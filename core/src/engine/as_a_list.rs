@@ -13,8 +13,8 @@ use crate::refusal::Refusal;
 use crate::request::{Conversion, Known};
 use crate::values::mode::{Mode, Wanted};
 
-/// The number of consecutive unused turns after which the longest wait comes first: small, so that random steps reach
-/// it.
+/// After this number of consecutive unused turns the request that has waited longest comes first. Small, so that random
+/// steps reach it.
 const UNUSED_MAX: u32 = 2;
 
 /// The length of a reservation in these tests, in milliseconds.
@@ -178,8 +178,8 @@ impl Plain {
     }
 }
 
-/// The engine and the simple implementation side by side. Also the requests that are open, and for each watcher its id,
-/// its known state and its end.
+/// The engine and the simple implementation, which perform the same steps. Also the open requests, and for each watcher
+/// its id, the state that it knows, and the end of its wait.
 struct Both {
     key: Key,
     plain: Plain,

@@ -44,7 +44,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the user who sent the request. Refuses if the queue has no room for it.
+    /// Returns the user who sent the request, or a refusal if the queue has no room for the request.
     fn may_wait(&self, at: &At<'_>) -> Result<UserId, Refusal> {
         let asker = match at.said {
             Finding::Asks(asker) => asker,

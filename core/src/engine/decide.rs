@@ -1,4 +1,4 @@
-//! Calls the rule of a command, and turns its outcome into steps.
+//! Calls the rule of a command (a function in `rules`), and turns its outcome into steps for the driver.
 
 use super::at::At;
 use super::passing::Passing;
@@ -27,7 +27,7 @@ use crate::values::time::Now;
 use crate::values::token::Token;
 
 impl Run<'_> {
-    /// Calls the rule of the request, and acts on its outcome.
+    /// Calls the rule of the request, and returns the first step that follows from its outcome.
     pub(super) fn decide(&mut self, at: &mut At<'_>) -> Option<Step> {
         let now = at.now;
         match self.request {
@@ -99,7 +99,7 @@ impl Run<'_> {
         }
     }
 
-    /// Calls the rule of ACQUIRE, and acts on its outcome.
+    /// Calls the rule of ACQUIRE, and returns the first step that follows from its outcome.
     #[inline(always)]
     pub(super) fn decide_acquire(
         &mut self,
@@ -144,7 +144,7 @@ impl Run<'_> {
         }
     }
 
-    /// Calls the rule of RELEASE, and acts on its outcome.
+    /// Calls the rule of RELEASE, and returns the first step that follows from its outcome.
     #[inline(always)]
     pub(super) fn decide_release(
         &mut self,
@@ -172,7 +172,7 @@ impl Run<'_> {
         }
     }
 
-    /// Calls the rule of EXTEND, and acts on its outcome.
+    /// Calls the rule of EXTEND, and returns the first step that follows from its outcome.
     // A function of its own: in one function with ACQUIRE and RELEASE it would slow these down.
     #[inline(never)]
     pub(super) fn decide_extension(
@@ -187,7 +187,7 @@ impl Run<'_> {
         self.on_grant(done, Some(Event::Extended), Reply::Token, at)
     }
 
-    /// Calls the rule of CONVERT, and acts on its outcome.
+    /// Calls the rule of CONVERT, and returns the first step that follows from its outcome.
     #[inline(never)]
     fn decide_conversion(&mut self, ask: &Convert<'_>, at: &mut At<'_>) -> Option<Step> {
         let done = convert(self.key, at.held.as_deref_mut(), ask, at.node, at.now);

@@ -65,7 +65,7 @@ impl Node {
         planned.into_iter().flatten().min()
     }
 
-    /// Answers the request whose wait timed out first, if one has at `now`; returns false if none has. No key changes,
+    /// Answers the request whose wait timed out first. Returns false if no wait has timed out at `now`. No key changes,
     /// so this also happens when the node may not write.
     pub fn time_out(&mut self, now: BootTime) -> bool {
         self.queues().time_out(now)
@@ -81,8 +81,8 @@ impl Node {
         self.breaking.iter().any(|breaking| breaking.client == client)
     }
 
-    /// Removes the watcher whose time ended first, if one has at `now`, so that the driver can answer it. No key
-    /// changes.
+    /// Removes the watcher whose wait timed out first, so that the driver can answer it. `None` if no wait has timed
+    /// out at `now`. No key changes.
     pub fn take_watcher_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         self.watching.take_timed_out(now)
     }
@@ -93,9 +93,9 @@ impl Node {
         self.watching.pop_due(now)
     }
 
-    /// Removes and returns the work that has been due longest at `now`. Queues come first, since a look at one may
-    /// serve a request. If `may_answer` is false, queues are left for later. A lease that is kept alive is renewed
-    /// before any lease is found to have ended.
+    /// Removes and returns the work that has been due longest at `now`. Queues come first, since the check of one may
+    /// grant a lock. If `may_answer` is false, queues are left for later. A lease that is kept alive is renewed before
+    /// any lease is found to have ended.
     pub fn take_due(&mut self, now: BootTime, may_answer: bool) -> Option<Work> {
         let look = if may_answer { self.waiting.pop_due(now) } else { None };
         look.map(|(db, name)| Work::Look(db, name))

@@ -81,8 +81,8 @@ impl Key {
         key
     }
 
-    /// Returns the key with a lock that "a" holds for one second, for which these owners wait in this order. Each waits
-    /// 5 s, to hold the lock for one second. Also returns the ids of their requests.
+    /// Returns the key with a lock that "a" holds for one second. The owners `names` wait for it in this order. Each
+    /// waits 5 s, to hold the lock for one second. Also returns the ids of their requests.
     pub fn with_queue<const N: usize>(names: [&str; N]) -> (Self, [u64; N]) {
         let mut key = Self::held();
         let ids = names.map(|name| key.acquire(name, 1_000, 5_000).unwrap().unwrap());
@@ -159,7 +159,7 @@ impl Key {
         panic!("{request:?} is never done")
     }
 
-    /// Checks that the node's counts are those of the present waiters and watchers.
+    /// Checks that the node counts exactly the present waiters and watchers.
     fn assert_counted(&self) {
         let (waiting, watching) = (&self.node.waiting, &self.node.watching);
         for (load, count) in [(waiting.loads().all(), waiting.len()), (watching.loads().all(), watching.len())] {
@@ -167,7 +167,7 @@ impl Key {
         }
     }
 
-    /// Applies the record of a change, which `write` makes, to the replica's key.
+    /// Lets `write` encode a change of the lock, and applies that record to the replica.
     fn tell(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>, BootTime)) {
         if name != b"k" {
             return;

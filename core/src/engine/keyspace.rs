@@ -16,7 +16,7 @@ use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
 impl Node {
-    /// Adds the lock in `key`, if there is one, to the table of deadlines. The background deletes it when its lease
+    /// Adds the lock in `key`, if there is one, to the table of deadlines, so that the node deletes it when its lease
     /// ends.
     pub fn schedule_expiry(&mut self, key: Key<'_>, lock: Option<&mut Lock>) {
         if let Some(lock) = lock {
@@ -36,7 +36,7 @@ impl Node {
         self.watching.wake(key);
     }
 
-    /// Notes that a change of the grant `id` of `lock` in `key` was replicated: it was added, or has changed.
+    /// Notes that a grant of `lock` in `key` was changed by replication: the grant `id` is new, or different.
     pub fn grant_arrived(&mut self, key: Key<'_>, lock: &mut Lock, id: GrantId, now: BootTime) {
         let grant = lock.grant(id);
         self.saw(key, grant.token(), grant.ttl_ms(), now);
@@ -61,13 +61,13 @@ impl Node {
         self.spare.keep(lock)
     }
 
-    /// Removes the entry `due`, which came due, because its lock is gone.
+    /// Removes `due` from the table of deadlines, because its lock is gone.
     pub fn forget_due(&mut self, due: &Due) {
         self.deadlines.forget(due);
     }
 
-    /// Notes that something other than a command of this module removed the lock from `key`. Once that is done, the
-    /// node looks at the key's queue and watchers. Returns whether the key has a queue or watchers.
+    /// Notes that something other than a command of this module removes the lock from `key`. Plans a check of the key's
+    /// queue and watchers for the time after that. Returns whether there are any.
     pub fn left(&mut self, key: Key<'_>) -> bool {
         let shared = self.share_name(key);
         let key = Key { name: shared.as_deref().unwrap_or(key.name), ..key };

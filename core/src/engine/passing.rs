@@ -1,5 +1,5 @@
-//! Passes a lock on when it ends, or when a look at its queue shows that it is free. The first waiting request gets it,
-//! and those behind it as long as they are compatible. If nobody gets it, the key is deleted.
+//! Passes a lock on when it ends, or when a check of its queue shows that it is free. The first waiting request gets
+//! it, and those behind it as long as they are compatible. If nobody gets it, the key is deleted.
 //!
 //! The stages are in the order of execution.
 
@@ -35,7 +35,7 @@ pub(super) struct Passing {
 enum Stage {
     /// The lock in the key ends, with this event.
     Ends(Event),
-    /// The queue is looked at: the lock may be free, or joint (held by readers or permit holders).
+    /// The node checks the queue: the lock may be free, or joint (held by readers or permit holders).
     Looked,
     /// The lock is free or joint. The next thing to find out is what the node may grant in the key's slot.
     Free,
@@ -65,12 +65,12 @@ impl Passing {
         Self { by, stage: Stage::Ends(event), has_ended: true, served: 0, may_grant: false, asked_disk: false }
     }
 
-    /// Begins a look at a queue: the key may be free, so that the first waiter can get the lock.
+    /// Begins a check of a queue: the key may be free, so that the first waiter can get the lock.
     fn look(by: By) -> Self {
         Self { stage: Stage::Looked, has_ended: false, ..Self::ended(Event::Expired, by) }
     }
 
-    /// Begins a look at a queue. If the lease of the lock in the key is over, the lock ends first.
+    /// Begins a check of a queue. If the lease of the lock in the key is over, the lock ends first.
     pub(super) fn begin(by: By, at: &mut At<'_>) -> Self {
         let Some(lock) = at.held.as_deref().filter(|lock| lock.is_expired(at.now.boot)) else { return Self::look(by) };
         at.node.counters.expiries += lock.len() as u64;
@@ -141,7 +141,7 @@ impl Passing {
         (Stage::Decides, None)
     }
 
-    /// Calls the rule of the hand-over, and acts on its outcome.
+    /// Calls the rule of the hand-over, and returns the stage and the step that follow from its outcome.
     fn decide(&mut self, granted: &mut Option<Box<Lock>>, at: &mut At<'_>) -> (Stage, Option<Step>) {
         match at.hand_over(self.has_ended) {
             Ok(HandedOver::Granted(lock)) => {
@@ -218,7 +218,7 @@ impl At<'_> {
         self.node.waiting.len_of(self.key) > 0
     }
 
-    /// Postpones the next look at the queue: no request can be granted the lock now, because of `refusal`.
+    /// Postpones the next check of the queue: no request can be granted the lock now, because of `refusal`.
     fn postpone(&mut self, refusal: Refusal) -> Stage {
         self.node.queues().postpone(self.key, refusal, self.now.boot);
         Stage::Stays

@@ -1,5 +1,5 @@
-//! The preconditions of a rule: all that has to be done or known before it is called. A new precondition gets its
-//! variant here, and a stage of [`super::run`] that establishes it.
+//! The preconditions of a rule: everything that must be done or known before the rule is called. A new precondition
+//! gets its variant here, and a stage of [`super::run`] that establishes it.
 
 use super::step::Request;
 use crate::lock::Lock;
@@ -10,11 +10,11 @@ use crate::values::time::Now;
 /// The preconditions, in the order in which they are established.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) enum Precondition {
-    /// No grant of the lock has an ended lease, or all have.
+    /// The lock has no ended grant beside live ones. (Ended grants are removed first.)
     NoneIsOver,
     /// The queue has been served: waiting requests come before the present one.
     QueueServed,
-    /// The node knows what it may grant in the key's slot.
+    /// The node has read that it serves the key's slot, so it knows what it may grant there.
     SlotKnown,
     /// The disk has everything that a later incarnation must know.
     OnDisk,

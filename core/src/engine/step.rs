@@ -37,7 +37,7 @@ pub enum Request<'a> {
     Renew(&'a Renewal),
     /// The end of a lease, for which this entry came due.
     Expire(&'a Due),
-    /// A look at the key's queue: the first request may be able to get the lock.
+    /// A check of the key's queue: the first request may be able to get the lock.
     Look,
 }
 
@@ -70,7 +70,8 @@ pub enum Step {
     /// [`crate::Node::take_told`].
     TellWatchers,
     /// Block the client, and return the id under which it will be answered. [`Finding::No`] if it cannot be blocked, as
-    /// in MULTI: then its request has no time to wait, and would wait only for the disk or for the slices of a BREAK.
+    /// in MULTI. The request of such a client has no WAIT: it would wait only for the disk, or for the slices of a
+    /// BREAK.
     Block,
     /// Have the node's state written to its file, without waiting for the end of that.
     Write,

@@ -18,7 +18,7 @@ pub enum Arrival {
     Payload,
 }
 
-/// When, where and from what a record is read.
+/// The circumstances in which a record is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Here {
     /// The way by which the record reached this node.
@@ -73,7 +73,8 @@ impl<'a> Fields<'a> {
 /// The flag of a suspect grant, which came from outside.
 pub(super) const SUSPECT: u8 = 1;
 
-/// The flag of a grant that another process of its owner continues. Versions before it refuse records with this flag.
+/// The flag of a grant that another process of its owner continues. Versions of this module before the flag refuse
+/// records with this flag.
 pub(super) const ADOPTED: u8 = 4;
 
 /// Returns the flags of `grant` that all versions of a record share.
@@ -102,7 +103,7 @@ pub(super) struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// Converts the record to the grant that it means when it is read as [`Here`] says. The result is always valid:
+    /// Converts the record to the grant that it stands for, in the circumstances [`Here`]. The result is always valid:
     /// every field is within its bounds, and at most the full ttl is left.
     pub fn read(self, Here { arrival, now, .. }: Here) -> Result<Grant, Damaged> {
         let owner = Owner::new(self.owner).map_err(|_| Damaged::Field("owner"))?;

@@ -14,14 +14,14 @@ pub fn read(bytes: &[u8], arrival: Arrival, now: u64, boot: BootId) -> Result<Lo
     decode(bytes, Here { arrival, now: BootTime::from_us(now * 1_000), boot })
 }
 
-/// Returns the record that is written of `lock` at `now`.
+/// Returns the record of `lock` as it is written at `now`.
 pub fn written(lock: &Lock, now: BootTime) -> Vec<u8> {
     let mut bytes = vec![];
     encode(lock, now, HERE, &mut bytes);
     bytes
 }
 
-/// Returns the record `bytes` with other bytes, `with`, from the place `at` on.
+/// Returns a copy of the record `bytes` in which `with` replaces the bytes from the index `at` on.
 pub fn edited(bytes: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
     [&bytes[..at], with, &bytes[at + with.len()..]].concat()
 }

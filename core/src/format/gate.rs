@@ -73,7 +73,7 @@ fn of_kind(kind: Kind, token: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&token.to_le_bytes()[..7]);
 }
 
-/// Decodes a whole gate from `bytes`, when they are read as `here` says. The result is always a possible gate.
+/// Decodes a whole gate from `bytes`, which are read in the circumstances `here`. The result is always a possible gate.
 pub fn decode(bytes: &[u8], here: Here) -> Result<Gate, Damaged> {
     match read(bytes, here)? {
         (WHOLE, gate) => Ok(gate),

@@ -83,7 +83,7 @@ fn encode_exclusive(grant: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8
     out.extend_from_slice(grant.note());
 }
 
-/// Decodes the whole lock from `bytes`, when they are read as `here` says.
+/// Decodes the whole lock from `bytes`, which are read in the circumstances `here`.
 ///
 /// The result is always a possible lock: every field is within its bounds, at most the full ttl is left, and its grants
 /// are compatible.
@@ -106,7 +106,7 @@ pub enum Decoded {
     Change(Change),
 }
 
-/// Decodes a record that a master sent or the AOF has: a whole lock, or one change of a joint lock.
+/// Decodes a record from a master or from the AOF: a whole lock, or one change of a joint lock.
 pub fn decode_told(bytes: &[u8], here: Here) -> Result<Decoded, Damaged> {
     if let [joint::VERSION, rest @ ..] = bytes
         && let Some(change) = joint::decode_change(Fields(rest), here)?

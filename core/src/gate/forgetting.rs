@@ -1,4 +1,4 @@
-//! The gates that the node has to delete when their KEEP is over, in the order of their ends.
+//! The gates that the node has to delete when the time of their KEEP option is over, in the order of their ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 

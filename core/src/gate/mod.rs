@@ -1,4 +1,4 @@
-//! Gates: what a resource remembers of the tokens that passed it.
+//! Gates: keys in which a resource remembers the tokens that it let pass.
 
 pub mod forgetting;
 
@@ -9,8 +9,8 @@ use crate::values::limits::GATE_KEEP_MAX_MS;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The part of KEEP, an eighth, that is added to a gate's end when the end is set. So the end moves, and is replicated,
-/// a few times in the length of a KEEP, and not with every token that passes.
+/// The part of KEEP, an eighth, by which a gate's end is set later than asked for. So the end is moved, and replicated,
+/// only a few times in the length of a KEEP, and not with every token that passes.
 const SPARE_PART: u64 = 8;
 
 /// The latest end that a gate may have, in microseconds from now.

@@ -27,8 +27,8 @@ impl Evictee {
     }
 }
 
-/// Evicted locks that may still be held, by database and name. Each with its owner (empty if there were several) and
-/// the end of its last lease.
+/// Evicted locks that may still be held, by database and name. Each has its owner (empty if there were several) and the
+/// end of its last lease.
 #[derive(Clone, Debug, Default)]
 pub struct Evicted(HashMap<(u32, Box<[u8]>), (Box<[u8]>, BootTime)>);
 
@@ -55,7 +55,7 @@ impl Evicted {
         (**holder != *owner.bytes() && now <= *deadline).then_some(*deadline)
     }
 
-    /// Refuses `owner` the lock of `key` while another owner may hold the evicted one.
+    /// Refuses to grant the lock of `key` to `owner` while another owner may hold the evicted lock.
     #[inline(always)]
     pub fn ensure_open(&self, key: Key<'_>, owner: Owner<'_>, now: BootTime) -> Result<(), Refusal> {
         if self.0.is_empty() { Ok(()) } else { self.ensure_not_barred(key, owner, now) }

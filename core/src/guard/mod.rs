@@ -16,12 +16,13 @@ use crate::values::cause::Cause;
 use crate::values::limits::DRIFT_PERCENT;
 use crate::values::time::BootTime;
 
-/// A guard that is armed: its end, its cause, and the time before which grants are doubtful.
+/// A guard that is armed: its end, its cause, and the time before which the node cannot be sure of its grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed {
     /// The moment after which the guard ends.
     pub until: BootTime,
-    /// The time of the latest cause that makes locks in memory doubtful; zero if there was none.
+    /// The time of the latest cause since which the node cannot be sure of the locks in memory: it extends only locks
+    /// granted later. Zero if there was no such cause.
     pub since: BootTime,
     /// The cause with the latest end.
     pub cause: Cause,
@@ -38,7 +39,8 @@ pub struct SavedGuard {
 }
 
 impl Armed {
-    /// Returns whether a cause of the guard makes locks in memory doubtful: those from before `since`.
+    /// Returns whether the node cannot be sure of locks in memory that were granted before `since`, so that it does not
+    /// extend them.
     pub fn doubts_locks(&self) -> bool {
         self.since != BootTime::default()
     }
@@ -49,8 +51,8 @@ impl Armed {
 pub struct Guard(Option<Armed>);
 
 impl Guard {
-    /// Arms the guard for `cause`, which arose at `now`, until `until` at least. The locks that survive a flush or an
-    /// eviction are not doubtful.
+    /// Arms the guard for `cause`, which arose at `now`, until `until` at least. After a flush or an eviction the node
+    /// is still sure of the locks that are left.
     pub fn arm(&mut self, cause: Cause, now: BootTime, until: BootTime) {
         let before = self.armed(now);
         let (until, later) = match before {
@@ -67,8 +69,8 @@ impl Guard {
         self.0 = Some(armed);
     }
 
-    /// Adapts a guard that was armed on another boot. The times of its causes mean nothing on this boot's clock. So a
-    /// guard that doubts locks doubts all from before `now`.
+    /// Adapts a guard that was armed on another boot. The times of its causes mean nothing on this boot's clock. So if
+    /// the guard forbids to extend earlier locks, these are all locks from before `now`.
     pub fn since_now(&mut self, now: BootTime) {
         if let Some(armed) = self.0.as_mut().filter(|armed| armed.doubts_locks()) {
             armed.since = now;
@@ -146,8 +148,8 @@ mod tests {
     }
 
     /// Tries every sequence of up to four causes with small times. The guard never ends before any cause's own end.
-    /// Until it has ended, its end is only moved later, and `since` is that of the latest cause that makes locks
-    /// doubtful.
+    /// Until it has ended, its end is only moved later, and `since` is that of the latest cause that leaves the node
+    /// unsure of the locks in memory.
     #[test]
     fn every_small_sequence_of_causes() {
         fn go(guard: Guard, now: u64, ends: &[u64], depth: usize) {

@@ -35,7 +35,7 @@ impl Master {
     }
 }
 
-/// The longest lease that may still run, of this node's grants, those of earlier incarnations and those of its master.
+/// The longest lease that may still run: granted by this node, by earlier incarnations, or by its master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutstandingTtl {
     ms: u32,
@@ -90,7 +90,7 @@ impl OutstandingTtl {
         self.own_ms(now) > self.seen_ms
     }
 
-    /// Returns a value with a new longest lease, of `ms` milliseconds from `now` on. What is known of the master stays.
+    /// Returns a value with a new longest lease, of `ms` milliseconds from `now` on. The values of the master stay.
     fn anew(&self, ms: u32, skew_ms: u32, now: BootTime) -> Self {
         Self { master: self.master, told_ms: self.told_ms, ..Self::new(ms, self.present_ms, skew_ms, now) }
     }

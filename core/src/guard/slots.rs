@@ -27,11 +27,12 @@ pub struct Gained {
 /// reached, or does not serve the slot any more.
 pub type Imports = BTreeMap<u16, Option<NodeId>>;
 
-/// A slot that has come with its locks, while its source has not said what it forgot.
+/// A slot that has come with its locks, but whose source (the node from which it came) has not yet said which grants it
+/// forgot.
 #[derive(Clone, Copy, Debug)]
 struct Unsettled {
     from: NodeId,
-    /// The time at which the slot came. Only a later question counts.
+    /// The time at which the slot came. Only the answer to a later question counts.
     since: BootTime,
     /// The end of the slot's guard if no answer comes.
     until: BootTime,
@@ -102,8 +103,8 @@ impl InCluster {
         *end = until.max(*end);
     }
 
-    /// Takes a slot that came with its locks from the node `from`. `None`: nobody knows whether all of them came, so the
-    /// slot is guarded until `until`. Returns whether it is.
+    /// Takes a slot that came with its locks from the node `from`. `None`: nobody knows whether all of them came, so
+    /// the slot is guarded until `until`. Returns whether the slot is guarded.
     fn take(&mut self, slot: u16, from: Option<NodeId>, now: BootTime, until: BootTime) -> bool {
         match from {
             Some(from) => {
@@ -174,8 +175,8 @@ impl Slots {
         self.0.iter().flat_map(|known| known.unsettled.values()).any(|unsettled| !unsettled.awaits_answer(now))
     }
 
-    /// Returns the nodes that have to be asked at `now` which grants they have forgotten, because slots come from them,
-    /// and notes that they are asked.
+    /// Returns the nodes that have to be asked at `now` which grants they have forgotten, because slots come from them.
+    /// Notes that they are asked.
     pub fn ask_sources(&mut self, now: BootTime) -> Vec<NodeId> {
         let Some(known) = &mut self.0 else { return Vec::new() };
         let imported = known.imported.values().filter_map(|(from, since)| Some((from.as_ref().copied()?, *since)));
@@ -323,7 +324,8 @@ impl Slots {
         self.guards().map(|(_, until)| until).filter(|until| now <= *until).max()
     }
 
-    /// Iterates over the guards of slots, over or not. Those of slots whose source has not answered come last.
+    /// Iterates over the guards of slots, including those that have ended. Those of slots whose source has not answered
+    /// come last.
     fn guards(&self) -> impl Iterator<Item = (u16, BootTime)> {
         self.0.iter().flat_map(|known| {
             let unsettled = known.unsettled.iter().map(|(slot, unsettled)| (*slot, unsettled.until));

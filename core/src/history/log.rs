@@ -27,7 +27,7 @@ pub(crate) struct InVain<'a> {
     pub owner: &'a [u8],
     pub note: &'a [u8],
     pub wanted: Wanted,
-    /// The time when the request began to wait; at `until` its wait was over at the latest.
+    /// The time at which the request began to wait. The wait ended at `until` at the latest.
     pub since: BootTime,
     pub until: BootTime,
 }

@@ -1,8 +1,8 @@
 //! Leases that the node renews by itself, each while the connection of its holder is open.
 //!
-//! The lock does not show it: a lease that is kept alive is an ordinary one that is extended in time, as its holder
-//! could extend it. So a replica, a file and a guard need not know that the node renews it. The end of the connection,
-//! a restart or a promotion ends the renewing, never the lease.
+//! A lock does not show that its lease is kept alive: the node extends it in time, just as its holder could. So a
+//! replica, a file and a guard need not know that the node renews it. The end of the connection, a restart or a
+//! promotion ends the renewing, never the lease.
 
 mod places;
 
@@ -139,7 +139,7 @@ impl Renewal {
     }
 }
 
-/// The leases that a node keeps alive.
+/// The leases that a node keeps alive by renewing them.
 #[derive(Clone, Debug, Default)]
 pub struct KeepAlives {
     kept: BTreeMap<Arc<Holder>, KeptLease>,

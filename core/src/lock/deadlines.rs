@@ -19,7 +19,8 @@ const MAIN: u32 = 0;
 /// The largest number of databases in which one step looks for due entries.
 const DATABASES_A_STEP: usize = 16;
 
-/// An entry that came due. Its lock still refers to it, and has to schedule or cancel it.
+/// An entry of [`Deadlines`] that came due: its time has passed. Its lock still refers to the entry, and has to
+/// schedule or cancel it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     /// The database that has the lock's key.
@@ -115,7 +116,7 @@ impl Deadlines {
     /// its deadline.
     pub const LATE_US: u64 = entries::LATE_US;
 
-    /// Ensures that `lock`, now stored in `key`, has its entry at its first deadline.
+    /// Adds the entry of `lock`, now stored in `key`, for the first deadline of its grants; or moves the entry there.
     #[inline]
     pub fn schedule(&mut self, Key { db, name }: Key<'_>, lock: &mut Lock) {
         let entry = lock.entry();
@@ -145,7 +146,7 @@ impl Deadlines {
         lock.set_entry(entry);
     }
 
-    /// Removes the entry of `lock`, which is about to leave the database `db`, or its key there.
+    /// Removes the entry of `lock`, which is about to leave its key in the database `db`.
     #[inline]
     pub fn cancel(&mut self, db: u32, lock: &mut Lock) {
         let entry = lock.entry();

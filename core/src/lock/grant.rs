@@ -10,10 +10,10 @@ use crate::values::token::Token;
 /// The bytes that the sequence number of a note takes, if it is not the first note.
 const SEQUENCE_BYTES: usize = size_of::<u64>();
 
-/// The mark of a grant that came from outside: it is suspect, and can only be released, or end.
+/// The mark of a suspect grant, which was restored or loaded without proof: it can only be released, or end.
 const SUSPECT: u8 = 1;
 
-/// The mark of a grant whose note was replaced: in `text` the note's sequence number follows it.
+/// The mark of a grant whose note was replaced: in `text` the sequence number follows the note.
 const RENOTED: u8 = 2;
 
 /// The mark of a grant that another process of its owner continues.
@@ -169,8 +169,8 @@ impl Grant {
         self.deadline.minus_ms(self.ttl_ms)
     }
 
-    /// Returns whether the grant is suspect: it came from outside (RESTORE, or a load without proof). It keeps others
-    /// out until its deadline, and can only be released.
+    /// Returns whether the grant is suspect: it was restored (RESTORE), or loaded without proof. It keeps others out
+    /// until its deadline, and can only be released.
     pub fn is_from_outside(&self) -> bool {
         self.marks & SUSPECT != 0
     }

@@ -26,19 +26,19 @@ thread_local! {
     pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// The place that stands for no holder.
+/// The index that stands for no holder.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 struct Holder {
     grant: Grant,
     mode: Mode,
-    /// The places of the next older and the next younger holder, [`NONE`] at the ends.
+    /// The indexes of the next older and the next younger holder, [`NONE`] at the ends.
     before: u32,
     after: u32,
 }
 
-/// The hash of an owner, and the place of its grant, sorted by hash. (A hash table would stop the server for tens of
+/// The hash of an owner, and the index of its grant, sorted by hash. (A hash table would stop the server for tens of
 /// milliseconds when it doubles.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
@@ -47,7 +47,7 @@ struct Owned {
     place: u32,
 }
 
-/// The end of a lease, and the place of its holder. Packed without padding, because each holder has one.
+/// The end of a lease, and the index of its holder. Packed without padding, because each holder has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
 struct End {
@@ -55,7 +55,7 @@ struct End {
     place: u32,
 }
 
-/// The token of a grant, the end of its lease, and the place of its holder, in this order of sorting. So the last one
+/// The token of a grant, the end of its lease, and the index of its holder, in this order of sorting. So the last one
 /// of a token is the grant that lasts longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
@@ -75,20 +75,20 @@ impl Tokened {
 #[derive(Clone, Debug)]
 pub struct Holders {
     pieces: Vec<Vec<Option<Holder>>>,
-    /// The places in `pieces` that no holder has.
+    /// The unused indexes in `pieces`.
     free: Vec<u32>,
     oldest: u32,
     newest: u32,
     hasher: RandomState,
     owners: BTreeSet<Owned>,
     tokens: BTreeSet<Tokened>,
-    /// The end of each lease with the place of its holder, sorted by time.
+    /// The end of each lease with the index of its holder, sorted by time.
     ends: BTreeSet<End>,
     modes: Modes,
     /// The longest lease that any grant of this lock ever had, in milliseconds.
     longest_ttl_ms: u32,
-    /// The lower bounds for new tokens since the lock was last free. `None` if it is unknown when that was, under the
-    /// lock's present name.
+    /// The lower bounds for new tokens, from the tokens issued since the lock was last free. `None` if it is unknown
+    /// when that was, under the lock's present name.
     phase: Option<Phase>,
     /// The value of [`Past::swaps`] when the present phase began. If the node's value differs, the lock may have come
     /// from another key.
@@ -136,8 +136,8 @@ impl Holders {
         GrantId(place)
     }
 
-    /// Sets the grant of its owner, in place of an earlier one if there is one. `None` if it is incompatible with the
-    /// other grants; nothing changes then.
+    /// Adds a grant, or replaces the grant that its owner has. `None` if it is incompatible with the other grants;
+    /// nothing changes then.
     pub(crate) fn put(&mut self, mode: Mode, grant: Grant) -> Option<GrantId> {
         let own = self.find(Owner::new(grant.owner()).ok()?);
         let before = own.map(|own| self.mode(own));
@@ -174,7 +174,8 @@ impl Holders {
         grant
     }
 
-    /// Adds the grant at `place` to the trees `ends` and `tokens`, and its token to the lower bounds for later grants.
+    /// Adds the grant at the index `place` to the trees `ends` and `tokens`, and its token to the lower bounds for
+    /// later grants.
     fn list(&mut self, place: u32) {
         let Holder { grant, mode, .. } = holder_at(&self.pieces, place);
         if let Some(phase) = &mut self.phase {
@@ -185,8 +186,8 @@ impl Holders {
         self.tokens.insert(Tokened::new(grant, place));
     }
 
-    /// Removes the grant at `place` from the trees of deadlines and tokens. The caller then changes its deadline or
-    /// token.
+    /// Removes the grant at the index `place` from the trees of deadlines and tokens. The caller then changes its
+    /// deadline or token.
     fn unlist(&mut self, place: u32) {
         let grant = &self.holder(place).grant;
         let (end, tokened) = (End { due: grant.deadline, place }, Tokened::new(grant, place));
@@ -211,8 +212,8 @@ impl Holders {
         self.pieces.iter_mut().flatten().flatten().for_each(|holder| holder.grant.mark_suspect());
     }
 
-    /// Returns the lower bounds for the tokens of new grants, since the lock was last free. If that moment is unknown,
-    /// the phase begins now: then the bounds can only be higher than necessary.
+    /// Returns the lower bounds for the tokens of new grants, from the tokens issued since the lock was last free. If
+    /// that moment is unknown, the phase begins now: then the bounds can only be higher than necessary.
     pub(crate) fn phase(&mut self, past: Past) -> &Phase {
         if self.swaps != past.swaps {
             self.phase = None;
@@ -229,7 +230,7 @@ impl Holders {
         }
     }
 
-    /// Forgets the tokens since the lock was last free (see [`Phase`]). The lock came to another key, or from
+    /// Forgets the tokens issued since the lock was last free (see [`Phase`]). The lock came to another key, or from
     /// elsewhere, so these are not the tokens of its key.
     pub(super) fn forget_phase(&mut self) {
         self.phase = None;
@@ -354,7 +355,7 @@ fn holder_at(pieces: &[Vec<Option<Holder>>], place: u32) -> &Holder {
     pieces[place as usize / PIECE][place as usize % PIECE].as_ref().expect("a grant of this lock")
 }
 
-/// Equal if the same grants are in the same order of age. At which places they are stored does not matter.
+/// Equal if the same grants are in the same order of age. The indexes at which they are stored do not matter.
 impl PartialEq for Holders {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter()) && self.entry == other.entry

@@ -34,8 +34,8 @@ pub enum Lock {
 }
 
 impl Lock {
-    /// Creates the lock of a key that was free and is granted in `mode`. `past` is what the node knows of the key's
-    /// tokens; an exclusive grant does not need it.
+    /// Creates the lock of a key that was free and is granted in `mode`. `past` has the tokens that the key had before;
+    /// an exclusive grant does not need it.
     #[inline(always)]
     pub(crate) fn of(mode: Mode, grant: Grant, past: Past) -> Self {
         match mode {
@@ -287,8 +287,8 @@ impl Lock {
         }
     }
 
-    /// Converts the lock to `mode`. The grant with this id is the only one that holds. `past` is what the node knows of
-    /// the key's tokens.
+    /// Converts the lock to `mode`. The grant with this id is the only one that holds. `past` has the tokens that the
+    /// key had before.
     pub(crate) fn convert(&mut self, id: GrantId, mode: Mode, past: Past) {
         let entry = self.entry();
         let mut grant = self.grant(id).clone();

@@ -2,14 +2,14 @@
 //!
 //! An exclusive grant's token is larger than every earlier token of the key. A shared grant's is larger than those of
 //! all earlier exclusive grants and permits. A permit's is larger than every earlier token of its number, and than
-//! those of all earlier exclusive and shared grants. Readers need no order among themselves, nor do permits of
-//! different numbers. A client's proposal that lies between their tokens is accepted as it is, so a quorum pays no
+//! those of all earlier exclusive and shared grants. Tokens of readers need no order among themselves, nor do permits
+//! of different numbers. A client's proposal that lies between their tokens is accepted as it is, so a quorum pays no
 //! second round for it.
 
 use crate::values::mode::Mode;
 use crate::values::token::Token;
 
-/// The node's knowledge of the tokens that a key had before.
+/// The tokens that a key had before, as far as the node knows them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
     /// The highest token that the key, or another of its stripe, ever had.

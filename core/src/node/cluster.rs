@@ -57,7 +57,7 @@ impl Node {
         gained
     }
 
-    /// Returns the nodes from which slots come and that have to be asked now what they have forgotten.
+    /// Returns the nodes that have to be asked now which grants they have forgotten: those from which slots come.
     pub fn ask_sources(&mut self, now: BootTime) -> Vec<NodeId> {
         self.slots.ask_sources(now)
     }

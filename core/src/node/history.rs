@@ -21,8 +21,7 @@ impl Node {
         &mut self.history
     }
 
-    /// Reports to the history that `happened` happened to the grant `id` of `lock` of `key` at `now`, which did not end
-    /// it.
+    /// Reports `happened` to the history: an event at `now`, other than its end, of the grant `id` of `lock` in `key`.
     #[inline(always)]
     pub(crate) fn notice(&mut self, key: Key<'_>, lock: &Lock, id: GrantId, happened: Happened, now: BootTime) {
         if self.history.notices_grants() {
@@ -31,7 +30,7 @@ impl Node {
         }
     }
 
-    /// Counts `count` requests that were answered: another owner holds the lock of `key`.
+    /// Counts `count` requests for the lock of `key` whose answer was that another owner holds it.
     pub(crate) fn contended(&mut self, key: Key<'_>, count: u64) {
         self.counters.contended += count;
         self.history.contended(key, count);

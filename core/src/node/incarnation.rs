@@ -110,8 +110,8 @@ impl Node {
         self.evicted.sweep(now);
     }
 
-    /// Returns whether a request was refused because its token is above every ceiling handed out for writing. Then a
-    /// state with a larger ceiling has to be written.
+    /// Returns whether a request was refused because its token is above the ceiling of every state handed to the file's
+    /// writer. Then a state with a larger ceiling has to be written.
     pub fn wants_write(&self, now: Now) -> bool {
         self.ledger.wants_write(&self.tokens, self.skew_ms, now)
     }
@@ -122,14 +122,14 @@ impl Node {
         self.ledger.is_write_due(&self.tokens, self.skew_ms, now)
     }
 
-    /// Returns what a master tells its replicas: the ceiling up to which tokens may be issued, the longest lease that
-    /// may run, and the ceilings of stripes.
+    /// Returns the values that a master sends to its replicas: the ceiling up to which tokens may be issued, the
+    /// longest lease that may run, and the ceilings of stripes.
     pub fn replica_news(&self, now: Now) -> (u64, u32, Vec<StripeCeiling>) {
         let (far, stripes) = self.tokens.to_tell(now.wall_us, self.skew_ms);
         (self.ledger.ceiling().max(far), self.ledger.outstanding_ttl().ms(now.boot), stripes)
     }
 
-    /// Takes over on a replica what its master tells it in [`Node::replica_news`].
+    /// Notes, on a replica, the values that its master sent, those of [`Node::replica_news`].
     pub fn heard(&mut self, ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
         self.tokens.observe_stripes(stripes);
         self.ledger.heard(ceiling, outstanding_ttl_ms);
@@ -157,8 +157,8 @@ impl Node {
     }
 
     /// Arms the guard for an operator, for `ms` milliseconds, or lifts it (`None`). Returns whether that must be on the
-    /// disk before anything else happens: after a crash a lifted guard could return over newer grants, or an armed one
-    /// be forgotten.
+    /// disk before anything else happens: otherwise a crash could bring back a lifted guard, which would cover newer
+    /// grants, or lose an armed one.
     pub fn guard_by_operator(&mut self, ms: Option<u32>, now: BootTime) -> bool {
         match ms {
             Some(ms) => {
@@ -211,7 +211,7 @@ mod tests {
         node
     }
 
-    /// Hands a state out for writing, and returns the function that reports it as written.
+    /// Takes a state to write, and returns the function that reports it as written.
     fn hand_out(node: &mut Node, ms: u64) -> impl FnOnce(&mut Node) + use<> {
         let (number, state) = node.state_to_write(true, at(ms)).unwrap();
         move |node| node.written(number, state.ceiling)
@@ -236,8 +236,8 @@ mod tests {
         assert!(arm(&mut node, 5_000, 1_001), "it ends in the next second");
     }
 
-    /// A second guard makes locks doubtful that were granted after the first one. So the second is written even if the
-    /// disk has a guard with the same end.
+    /// After a second guard the node is also unsure of locks that were granted after the first one. So the second guard
+    /// is written even if the disk has a guard with the same end.
     #[test]
     fn a_guard_is_written_if_it_doubts_more_locks() {
         let mut node = node_with_a_file();

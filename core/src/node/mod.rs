@@ -95,7 +95,8 @@ pub struct Node {
     pub(crate) watching: Watching,
     /// Connections that receive the answers to waiting requests of other connections.
     pub(crate) listeners: Listeners,
-    /// The most that may wait, watch and listen at once: `lock.max-waiters` and `lock.max-waiting-bytes`.
+    /// The largest load that may wait, watch and listen at once: `lock.max-waiters` places, `lock.max-waiting-bytes`
+    /// bytes.
     pub(crate) max_load: Load,
     /// Leases that the node renews while a connection is open.
     pub(crate) keepalives: KeepAlives,
@@ -103,7 +104,7 @@ pub struct Node {
     pub(crate) breaking: VecDeque<Breaking>,
     /// The set of nodes that the node belongs to.
     pub(crate) membership: Membership,
-    /// The node's knowledge of what of its state is on the disk, and what must be there before a promise.
+    /// Which part of the node's state is on the disk, and what must be there before a promise.
     pub(crate) ledger: Ledger,
     /// By how much wall clocks may differ: `lock.max-clock-skew`, in milliseconds.
     pub(crate) skew_ms: u32,
@@ -174,7 +175,7 @@ impl Node {
         &self.tokens
     }
 
-    /// Returns what the node knows of the tokens that `key` had before.
+    /// Returns the tokens that `key` had before, as far as the node knows them.
     pub(crate) fn past(&self, key: Key<'_>) -> Past {
         Past { last: self.tokens.last(key.name), swaps: self.swaps }
     }
@@ -246,7 +247,7 @@ impl Node {
         &self.keepalives
     }
 
-    /// Keeps a lease of `ttl` alive from `now` on, at which `owner` was granted the lock of `key`.
+    /// Keeps a lease of `ttl` alive. It belongs to the lock of `key`, which `owner` was granted at `now`.
     pub fn keep_alive(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
         self.keepalives.keep(key, owner, ttl, keep, now);
     }
@@ -256,7 +257,7 @@ impl Node {
         self.keepalives.end(renewal);
     }
 
-    /// Returns what of the node's state is on the disk, and what must be there before a promise.
+    /// Returns the ledger: which part of the node's state is on the disk, and what must be there before a promise.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -333,7 +334,7 @@ mod tests {
     use super::*;
     use crate::fixture::{self, ms};
 
-    /// After a flush the guard refuses new grants. The locks that survived the flush are as sure as before.
+    /// After a flush the guard refuses new grants. The node is as sure as before of the locks that survived the flush.
     #[test]
     fn a_flush_leaves_what_survives_it_as_sure_as_it_was() {
         let mut node = fixture::node();

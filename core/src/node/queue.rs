@@ -35,15 +35,15 @@ impl Node {
         Queues { waiting: &mut self.waiting, history: &mut self.history }
     }
 
-    /// Returns the load of all requests, watchers and listeners. It includes answers that no listener has taken yet,
-    /// and turns that have a reservation.
+    /// Returns the places and bytes that all requests, watchers and listeners take. They include answers that no
+    /// listener has taken yet, and turns that have a reservation.
     pub fn load(&self) -> Load {
         let tables = [self.waiting.loads(), self.watching.loads(), self.listeners.loads()];
         tables.iter().fold(self.waiting.turns(), |sum, loads| sum.plus(loads.all()))
     }
 
-    /// Refuses `asker` a further load `new` if there is no room for it, or if the asker has its share. Watchers have as
-    /// many places as waiters, and neither takes the other's; the bytes are shared.
+    /// Refuses the load `new` of another request of `asker`, if there is no room for it, or if the asker already has
+    /// its share. Watchers have as many places as waiters, and neither takes the other's; the bytes are shared.
     pub(crate) fn ensure_room(&self, asker: Asker, new: Load, watches: bool) -> Result<(), Refusal> {
         let sum = |of: &dyn Fn(&Loads) -> Load, turns: Load| {
             let waiting = of(self.waiting.loads()).plus(of(self.listeners.loads())).plus(turns);
@@ -124,13 +124,13 @@ impl Node {
         self.queues().dismiss(key, count, now)
     }
 
-    /// Postpones the next look at the queue of `key`, because `refusal` says that nobody can be granted the lock now.
+    /// Postpones the next check of the queue of `key`, because `refusal` says that nobody can be granted the lock now.
     pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
         self.queues().postpone(key, refusal, now);
     }
 
-    /// Removes one thing that a listener left behind when it ended, at `now`: a request in a queue, or something else.
-    /// Returns false if nothing is left.
+    /// Removes one request or one piece of news that a listener left behind when it ended, at `now`. Returns false if
+    /// nothing is left.
     pub fn let_one_leave(&mut self, now: BootTime) -> bool {
         match self.listeners.take_left() {
             Some(Left::Request(id)) => {

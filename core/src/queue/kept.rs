@@ -28,7 +28,7 @@ pub(crate) struct Reservations {
 }
 
 impl Reservations {
-    /// Returns the load of the reservations of the lock `name`: places and bytes.
+    /// Returns the load of the reservations of the lock `name`: the places and bytes that they take.
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let turns = self.turns.len() as u64;
         let each = Load::of_entry(true, &[name]).bytes;
@@ -76,8 +76,8 @@ impl Reservations {
         self.turns.get(owner.bytes()).map(|told| told.since)
     }
 
-    /// Returns the mode in which `owner` may have the lock, compatible with the reservations of others and with the
-    /// modes `held`.
+    /// Returns the mode in which `owner` may have the lock. It is compatible with the reservations of others and with
+    /// the modes `held`.
     pub(crate) fn admitted(&self, owner: Owner<'_>, wanted: Wanted, held: &Modes) -> Option<Mode> {
         match self.mode_of(owner) {
             None => held.admitted(wanted, &self.modes),

@@ -1,7 +1,7 @@
 //! Removes requests from their queues. Each is answered here, or by the caller, and its end is reported to the history.
 //!
 //! No step takes long, however many requests wait: work on a whole queue, or on all queues, is done in slices of
-//! [`ANSWERS_A_PASS_MAX`], each at its own look at a queue.
+//! [`ANSWERS_A_PASS_MAX`], each in its own check of a queue.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -21,7 +21,7 @@ use crate::values::token::Token;
 /// The outcome of a search for the next request that can get a lock.
 pub(crate) enum Next {
     /// No request is left in the queue. Or the search has removed as many overdue requests as one step may, and
-    /// continues at the next look.
+    /// continues at the next check.
     Nobody,
     /// The next request is incompatible with the holders, or with reservations of others.
     Blocked,
@@ -122,7 +122,7 @@ impl Queues<'_> {
     }
 
     /// Removes at most `count` requests from the front of the queue of `key`; the caller answers them. If others are
-    /// left, the node looks at the queue again soon.
+    /// left, the node checks the queue again soon.
     pub fn dismiss(&mut self, key: Key<'_>, count: usize, now: BootTime) -> Vec<WaiterId> {
         self.waiting.end_turns(key);
         let Some(queue) = self.waiting.queue_mut(key) else { return vec![] };
@@ -163,8 +163,8 @@ impl Queues<'_> {
 
     /// Postpones the hand-over of a free lock, because of `refusal`. If that reason passes with time, the hand-over is
     /// tried again then, and requests that cannot wait until then are refused now. Otherwise all requests are refused.
-    /// For [`Refusal::NotYet`], which concerns the whole node, nobody is refused: the node looks at no queue for a
-    /// moment, and then at this one again.
+    /// For [`Refusal::NotYet`], which concerns the whole node, nobody is refused: the node checks no queue for a
+    /// moment, and then this one again.
     pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
         if refusal == Refusal::NotYet {
             self.waiting.not_before = now.plus_ms(RETRY_HAND_OVER_MS);
@@ -199,7 +199,7 @@ impl Queues<'_> {
     }
 
     /// Answers the requests that were to wait for the disk only, not for other requests. Another owner has the lock of
-    /// `key`, or is ahead of them, so they do not get it. Returns their number. If some are left, the node looks at the
+    /// `key`, or is ahead of them, so they do not get it. Returns their number. If some are left, the node checks the
     /// queue again.
     pub fn answer_at_once(&mut self, key: Key<'_>, now: BootTime) -> u64 {
         let Some(queue) = self.waiting.queue_mut(key).filter(|queue| queue.has_at_once()) else { return 0 };
@@ -246,8 +246,8 @@ impl Queues<'_> {
         Next::Nobody
     }
 
-    /// Plans a look at the queue for the end of the next reservation. A grant whose end frees the lock causes a look by
-    /// itself.
+    /// Plans a check of the queue for the end of the next reservation. A grant whose end frees the lock causes a check
+    /// by itself.
     fn kept_until(&mut self, key: Key<'_>) -> Next {
         if let Some(until) = self.waiting.queue(key).and_then(|queue| queue.kept.first()).map(|(_, until)| until) {
             self.waiting.wake_at(key, until.plus_us(1));
@@ -289,8 +289,8 @@ impl Queues<'_> {
 
     /// Answers all requests of `owner`, which holds the lock of `key` in `mode` with `token`. A LOCK.WAIT in this mode
     /// gets a turn. An ACQUIRE with RETRY in this mode gets the existing grant; if the node cannot be sure of that
-    /// grant, `vouched` is the refusal. All other requests are refused (`OWNED`). Returns the longest lease that
-    /// requests with RETRY ask for, if the node is sure of the grant.
+    /// grant, `vouched` is the refusal to answer instead. All other requests are refused (`OWNED`). Returns the longest
+    /// lease that requests with RETRY ask for, if the node is sure of the grant.
     pub fn held_by(
         &mut self,
         key: Key<'_>,
@@ -362,7 +362,7 @@ impl Queues<'_> {
         }
     }
 
-    /// Records in the history that a request left the queue of `key` without the lock, and why.
+    /// Records in the history that a request left the queue of `key` without the lock, and the reason `ending`.
     fn in_vain(&mut self, key: Key<'_>, waiter: &Waiter, ending: Ending, now: BootTime) {
         if !waiter.at_once {
             let left = self.waiting.len_of(key);

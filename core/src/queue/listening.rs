@@ -77,16 +77,17 @@ struct Listener {
     /// The user of the connection. Only requests of this user may name the listener.
     user: Box<[u8]>,
     user_id: UserId,
-    /// The load of the listener's requests and of its news, in places and bytes.
+    /// The places and bytes that the listener's waiting requests and its news (answers that it has not received yet)
+    /// take.
     load: Load,
     requests: BTreeSet<WaiterId>,
     /// The news, by number, the oldest first. A tree, because a list that doubles would stop the server for long.
     news: BTreeMap<u64, News>,
-    /// If the listener waits for news now: until when, and the id of its blocked client.
+    /// If the listener waits for news now: the end of that wait, and the id of its blocked client.
     asks: Option<(BootTime, WaiterId)>,
 }
 
-/// Something that was removed after its listener had ended.
+/// The kind of thing that was removed after its listener had ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// A request: the caller removes it from its queue.
@@ -102,7 +103,7 @@ pub struct Listeners {
     names: HashMap<Arc<[u8]>, ClientId>,
     requests: BTreeMap<WaiterId, HeardRequest>,
     timeouts: BTreeSet<(BootTime, ClientId)>,
-    /// Listeners that wait and have news: the driver sends it.
+    /// Listeners that wait for news and have some: the driver sends it.
     ready: BTreeSet<ClientId>,
     /// Listeners that do not wait for news now.
     idle: BTreeSet<ClientId>,
@@ -183,7 +184,8 @@ impl Listeners {
         listener.take_news(NEWS_AT_A_TIME_MAX, &mut self.loads)
     }
 
-    /// Notes that the listener `client`, which has no news, waits for some until `until`. `id` is its blocked client.
+    /// Notes that the listener `client`, which has no news, waits for some until `until`. `id` is the id of its blocked
+    /// client.
     pub fn waits(&mut self, client: ClientId, id: WaiterId, until: BootTime) {
         let Some(listener) = self.all.get_mut(&client) else { return };
         debug_assert!(listener.asks.is_none() && listener.news.is_empty(), "it asks once at a time");
@@ -266,8 +268,8 @@ impl Listeners {
         self.remove_wait(client)
     }
 
-    /// Returns when the next listener's time to wait is over. If listeners have ended and left requests, that is at
-    /// once.
+    /// Returns the time at which the next listener's wait is over. If listeners have ended and left requests, that is
+    /// at once.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
         if !self.ended.is_empty() {
             return Some(BootTime::default());

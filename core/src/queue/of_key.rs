@@ -34,7 +34,7 @@ impl WaiterId {
 /// The object of a waiting request: the lock itself, or a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// An `ACQUIRE … WAIT`: the request gets the lock.
+    /// An `ACQUIRE … WAIT`, which asks for the lock.
     Lock {
         /// The length of the lease, from the grant on.
         ttl: Ttl,
@@ -43,7 +43,7 @@ pub enum Want {
         /// True if the owner may be repeating a request (RETRY).
         retry: bool,
     },
-    /// A LOCK.WAIT: the request gets the answer that the lock is free, and a short reservation.
+    /// A LOCK.WAIT, which asks for a turn: the answer that the lock is free, and a short reservation.
     Turn,
 }
 
@@ -60,7 +60,7 @@ pub struct Waiter {
     pub since: BootTime,
     /// The time at which the wait ends at the latest.
     pub until: BootTime,
-    /// True if the request waits only for the disk and not for other requests. It is answered as soon as it is known
+    /// True if the request waits only for the disk and not for other requests. It is answered as soon as the node knows
     /// who holds the lock.
     pub at_once: bool,
     /// The number of callers that wait behind the request in its client. All requests of one owner have the same
@@ -69,7 +69,7 @@ pub struct Waiter {
     /// True if the request need not wait for those before it. That is so if, when it arrived, its owner held the lock
     /// together with others, or had the turn.
     pub(crate) is_at_hand: bool,
-    /// The user to whose share of places and bytes the request counts.
+    /// The user in whose share the request's place and bytes count.
     pub(crate) user: UserId,
     owner: Box<[u8]>,
     /// The note; requests of one owner with equal notes share it.
@@ -100,8 +100,8 @@ impl Waiter {
         }
     }
 
-    /// Returns the load (places and bytes) of the request in the queue of `name`. A request with a listener takes bytes
-    /// only, because the listener counts its place.
+    /// Returns the load of the request in the queue of `name`: the place and bytes that it takes. A request with a
+    /// listener takes bytes only, because the listener counts its place.
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let load = Load::of_entry(!self.id.is_heard(), &[name, &self.owner]);
         let blocked = if self.id.is_heard() { Load::NONE } else { Load::of_blocked(name) };
@@ -150,7 +150,8 @@ pub(crate) struct Queue {
     owners: BTreeSet<(Box<[u8]>, Place)>,
     /// The place of each request, sorted by arrival.
     arrivals: BTreeMap<u64, Place>,
-    /// The places of requests that wait only for the disk, and are answered as soon as it is known who holds the lock.
+    /// The places of requests that wait only for the disk. They are answered as soon as the node knows who holds the
+    /// lock.
     at_once: BTreeSet<Place>,
     /// The places of requests that need not wait for those before them, because their owner holds the joint lock or has
     /// the turn.

@@ -9,7 +9,7 @@ use crate::values::key::Key;
 use crate::values::time::BootTime;
 
 /// A Bloom filter of one hash over the names (Bloom, "Space/time trade-offs in hash coding with allowable errors",
-/// 1970). Most names that are looked up are absent, and the filter says so without a search.
+/// 1970). Most names that are searched for are absent, and the filter shows that without a search.
 ///
 /// Names with the same hash share a bit. A client that forges colliding names costs one tree lookup each; nothing else.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +23,8 @@ struct Kinds {
 /// little use. A larger one is not worth its memory.
 const KIND_WORDS: usize = 16;
 
-/// After more removals than this, the filter is built anew if at most this many names are left. These set at most half
-/// of its bits.
+/// After more removals than this, the filter is built anew, provided that at most this many names are left. These set
+/// at most half of its bits.
 const NAMES_OF_KINDS_MAX: usize = KIND_WORDS * 64 / 2;
 
 impl Kinds {
@@ -143,7 +143,7 @@ impl<T: Default> Planned<T> {
     }
 
     /// Removes the name of `key` and its planned check, if `is_empty` returns true for its value. Returns whether it
-    /// did.
+    /// removed them.
     pub fn remove_if(&mut self, key: Key<'_>, is_empty: impl FnOnce(&T) -> bool) -> bool {
         let Some(id) = self.id_of(key).filter(|id| is_empty(&self.entries[id].value)) else { return false };
         let Some(Entry { db, name, alarm, .. }) = self.entries.remove(&id) else { return false };

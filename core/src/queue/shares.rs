@@ -1,4 +1,5 @@
-//! The load of waiting requests on a node, and the share of it for each user and each listener.
+//! The load of waiting requests on a node (places and bytes), and how large a share of it each user and each listener
+//! may have.
 //!
 //! Places (`lock.max-waiters`) and bytes (`lock.max-waiting-bytes`) are shared by a dynamic threshold: nobody may have
 //! more than a multiple of what is free. (Choudhury and Hahne: "Dynamic Queue Length Thresholds for Shared-Memory
@@ -15,7 +16,8 @@ use crate::values::limits::{
     SHARE_OF_A_USER,
 };
 
-/// The id of a server's user, made from the name. Two users whose names have the same hash have one share together.
+/// The id of a server's user, made from the name. Two users whose names have the same hash share one share of the
+/// queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UserId(u64);
 
@@ -38,7 +40,7 @@ pub struct Asker {
     pub listener: Option<ClientId>,
 }
 
-/// A number of places and of bytes: what some entries take, or the most that entries may take.
+/// A number of places in queues and of bytes of memory: what some entries take, or the most that entries may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// The number of places, which is the number of requests.
@@ -115,7 +117,7 @@ impl Loads {
     }
 }
 
-/// The load that is there already when a new request arrives.
+/// The load that was there before a new request arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     /// The places and bytes that all waiting requests take.

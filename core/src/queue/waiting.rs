@@ -2,7 +2,7 @@
 //!
 //! A queue belongs to a database and a name, whatever the key holds: it never moves. The outcome of a request is an
 //! [`Answer`], kept until the driver takes and sends it. No request is forgotten: it has a place in one queue, and a
-//! moment at which its wait ends. As long as a lock is free and has a queue, a look at that queue is planned.
+//! moment at which its wait ends. As long as a lock is free and has a queue, a check of that queue is planned.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -53,9 +53,9 @@ pub struct Waiting {
     pub(super) queues: Planned<Queue>,
     pub(super) places: BTreeMap<WaiterId, (u32, Arc<[u8]>, Place)>,
     pub(super) timeouts: BTreeSet<(BootTime, WaiterId)>,
-    /// The time before which the node looks at no queue: it could not grant when it last looked at one.
+    /// The time before which the node checks no queue: at the last check it could not grant.
     pub(super) not_before: BootTime,
-    /// The load of the waiting requests and of the turns that have a reservation, by user.
+    /// The load (places and bytes) of the waiting requests and of the turns that have a reservation, by user.
     pub(super) loads: Loads,
     pub(super) turns: Load,
     pub(super) arrivals: u64,
@@ -101,7 +101,7 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Returns the load of the waiting requests, by user.
+    /// Returns the load (places and bytes) of the waiting requests, by user.
     pub(crate) fn loads(&self) -> &Loads {
         &self.loads
     }
@@ -170,7 +170,7 @@ impl Waiting {
         !self.answered.is_empty()
     }
 
-    /// Plans a look at the queue of `key`, if there is one, for `when` at the latest. A look that is planned earlier
+    /// Plans a check of the queue of `key`, if there is one, for `when` at the latest. A check that is planned earlier
     /// stays.
     pub fn wake_at(&mut self, key: Key<'_>, when: BootTime) {
         self.queues.wake_at(key, when);
@@ -182,12 +182,13 @@ impl Waiting {
         self.queues.wake_all();
     }
 
-    /// Removes the planned look that has been due longest at `now`, and returns the database and the name of its queue.
+    /// Removes the planned check that has been due longest at `now`, and returns the database and the name of its
+    /// queue.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
         if now < self.not_before { None } else { self.queues.pop_due(now) }
     }
 
-    /// Returns the time of the next look at a queue, or of the end of a request's time if that is earlier.
+    /// Returns the time of the next check of a queue, or of the end of a request's wait if that is earlier.
     pub fn next_due(&self) -> Option<BootTime> {
         if self.sends_away() {
             return Some(BootTime::default());
@@ -341,8 +342,9 @@ impl Waiting {
         self.tidy(key);
     }
 
-    /// Notes that the first request of a queue left it. Plans a look at the queue if the next request may be able to
-    /// get the lock: to join the holders of a joint lock, or because only its own reservation blocks it.
+    /// Notes that the first request of a queue left it. Plans a check of the queue if the next request may be able to
+    /// get the lock: because it can join the holders of a joint lock, or because only a reservation for its own owner
+    /// blocks it.
     pub(super) fn first_left(&mut self, key: Key<'_>) {
         let unused_max = self.unused_turns_max;
         let may_have_it = |queue: &Queue| {

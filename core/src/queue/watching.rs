@@ -33,10 +33,10 @@ impl Watcher {
     }
 }
 
-/// The watchers of a node, by the lock that they watch.
+/// The watchers of a node, by lock.
 #[derive(Clone, Debug, Default)]
 pub struct Watching {
-    /// The watchers of each lock, by the state that they know; no set is empty.
+    /// The watchers of each lock, by the state that they know. No set is empty.
     locks: Planned<BTreeMap<Known, BTreeSet<WaiterId>>>,
     watchers: BTreeMap<WaiterId, Watcher>,
     timeouts: BTreeSet<(BootTime, WaiterId)>,
@@ -44,7 +44,7 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Returns the load of the watchers, by user.
+    /// Returns the load (places and bytes) of the watchers, by user.
     pub(crate) fn loads(&self) -> &Loads {
         &self.loads
     }
@@ -78,7 +78,7 @@ impl Watching {
     }
 
     /// Adds the client `id` of `user` as a watcher of the lock of `key` until `until`. If no command changes the lock,
-    /// it stays in the state that the client knows until `look`, and is checked then.
+    /// it stays in the state that the client knows until `look`, so it is checked then.
     pub(crate) fn join(
         &mut self,
         key: Key<'_>,
@@ -113,8 +113,8 @@ impl Watching {
         true
     }
 
-    /// Removes and returns at most `count` watchers of the lock of `key`, for the caller to answer: those to whom its
-    /// state at `now`, which `held` shows, is new. If others are left, the lock is checked again soon.
+    /// Removes and returns at most `count` watchers of the lock of `key`, for the caller to answer: those that do not
+    /// know its state at `now` yet, which `held` shows. If others are left, the lock is checked again soon.
     pub(crate) fn take_told(
         &mut self,
         key: Key<'_>,

@@ -27,7 +27,7 @@ pub enum Acquired {
     /// Another owner has the lock. The request takes a place in the queue.
     Queues,
     /// Only the state file is in the way: it has to be written before the grant. The request takes a place in the queue
-    /// for at most [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS). It is answered as soon as it is known who has the
+    /// for at most [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS). It is answered as soon as the node knows who has the
     /// lock.
     WaitsForDisk,
 }
@@ -47,9 +47,9 @@ pub fn acquire_later(key: Key<'_>, ask: &Acquire<'_>, refusal: Refusal, node: &N
 }
 
 /// Acquires the lock of `key` for the requesting owner, if no waiter comes before it and the lock is free at `now`, or
-/// joint in a compatible mode. `held` is the key's content. While the node is guarded it grants nothing, because an
-/// owner that it has forgotten may hold what is free here. If the request may wait for longer than the reason for its
-/// refusal lasts, [`acquire_later`] queues it.
+/// held jointly in a compatible mode. `held` is the key's content. While the node is guarded it grants nothing, because
+/// an owner that it has forgotten may hold what is free here. If the request may wait for longer than the reason for
+/// its refusal lasts, [`acquire_later`] queues it.
 ///
 /// Refuses with [`Refusal::Owned`] an owner that holds the lock already, since a second acquisition must not pass for a
 /// re-entry. With RETRY the answer is the existing grant, whose lease then lasts at least as long from `now` on as the
@@ -97,8 +97,8 @@ pub fn acquire(
     })
 }
 
-/// Decides about a request for a lock that another owner has: it waits, if it asks for that and there is room, and
-/// otherwise fails.
+/// Handles a request for a lock that another owner has: it waits, if it asks for that and there is room, and otherwise
+/// fails.
 fn contended(key: Key<'_>, ask: &Acquire<'_>, node: &mut Node) -> Result<Acquired, Refusal> {
     if ask.patience.ms() > 0 {
         return node.waiting.room_for(key, ask.owner).map(|()| Acquired::Queues);

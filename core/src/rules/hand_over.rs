@@ -92,7 +92,7 @@ pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: No
     }
 }
 
-/// Nobody gets the lock now. Answers the requests that waited for the disk alone.
+/// Leaves the lock as it is, because nobody gets it now. Answers the requests that waited for the disk alone.
 fn stays(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
     let told = node.queues().answer_at_once(key, now.boot);
     node.contended(key, told);

@@ -1,4 +1,5 @@
-//! The rules, one file for each command. A rule decides, and the driver performs.
+//! The rules: a file, with a function, for each command. A rule decides what happens to the lock, and the driver
+//! performs it.
 
 pub mod acquire;
 pub mod break_lock;

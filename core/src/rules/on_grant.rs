@@ -9,6 +9,6 @@ pub enum OnGrant<T> {
     Changed(GrantId, T),
     /// The grant already was as requested: nothing changed.
     Unchanged(T),
-    /// The owner does not hold the lock, or not as the command names it: nothing changed.
+    /// The owner does not hold the lock, or not with the token that the command names. Nothing changed.
     NotHeld,
 }

@@ -16,8 +16,8 @@ pub(crate) fn kept<'a>(held: Option<&'a mut Lock>, renewal: &Renewal, now: Now) 
 }
 
 /// Extends the lease of `renewal`, whose connection is open, if a third of it has passed. This does what
-/// [`crate::extend()`] does, but never beyond the end that KEEPALIVE named. A lease that is over is no longer kept
-/// alive.
+/// [`crate::extend()`] does, but never beyond the end that KEEPALIVE named. Once the lease is over, the node stops
+/// renewing it.
 pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: Now) -> Result<OnGrant<()>, Refusal> {
     let own = kept(held, renewal, now);
     let next = own.and_then(|(lock, own)| {

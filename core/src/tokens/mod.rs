@@ -19,20 +19,20 @@ use crate::values::mode::Mode;
 use crate::values::time::{BootTime, Now, ahead_us};
 use crate::values::token::Token;
 
-/// The highest token of each stripe (`last`): no key of the stripe ever had a larger one, whether it was issued here or
-/// elsewhere. Also the ceiling, above which no token is issued. The ceiling is on the disk before a token needs it, so
-/// a later incarnation knows how large the tokens of this one can be.
+/// The highest token of each stripe (a group of keys), in `last`: no key of the stripe ever had a larger one, whether
+/// it was issued here or elsewhere. Also the ceiling, above which no token is issued. The ceiling is on the disk before
+/// a token needs it, so a later incarnation knows how large the tokens of this one can be.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     last: Box<[u64]>,
-    /// For each stripe whose highest token is a reader's: the highest token of its other grants.
+    /// For each stripe whose highest token belongs to a reader: the highest token of its other grants.
     ordered: BTreeMap<u32, u64>,
     floor: u64,
     high: u64,
     ceiling: u64,
     /// The number of issued tokens. Where tokens are ahead of the clock, the next ceiling is calculated from it.
     issued: u64,
-    /// The highest ceiling that a stripe needs which found no room for a ceiling of its own.
+    /// The highest ceiling of its own that a stripe needed but for which there was no room.
     demanded: u64,
     stripes: StripeCeilings,
 }
@@ -125,9 +125,9 @@ impl Tokens {
         self.stripes.wanted()
     }
 
-    /// Returns what a replica has to know to become the next master: the token up to which tokens of any key may have
-    /// been issued, and the ceilings of stripes. That token also covers stripes whose ceiling is no further ahead than
-    /// clocks may differ. A ceiling further ahead counts for its own stripe only.
+    /// Returns the values that a replica needs to become the next master: the token up to which tokens of any key may
+    /// have been issued, and the ceilings of stripes. That token also covers stripes whose ceiling is no further ahead
+    /// than clocks may differ. A ceiling further ahead counts for its own stripe only.
     pub fn to_tell(&self, wall_us: u64, skew_ms: u32) -> (u64, Vec<StripeCeiling>) {
         let reach = ahead_us(wall_us, skew_ms) + CLOCKS_APART_US;
         let (stripes, _) = self.stripes.wanted();
@@ -194,8 +194,8 @@ impl Tokens {
         self.issue_on(stripe, self.last[stripe as usize], false, proposal, now, skew_ms)
     }
 
-    /// Issues a token for a grant in `mode` that has to exceed `floor`. If `floor` is below the highest token of the
-    /// stripe, a proposal between the two is accepted as it is.
+    /// Issues a token above `floor` for a grant in `mode`. If `floor` is below the highest token of the stripe, a
+    /// proposal between the two is accepted as it is.
     #[inline(never)]
     pub fn issue_above(
         &mut self,
@@ -270,9 +270,9 @@ impl Tokens {
         self.set_last(stripe, token, false);
     }
 
-    /// Returns whether a token in a client's payload is one that this node could have issued. It must not exceed the
-    /// highest token that the node issued or saw, or its clock + skew. A larger one would bring the key's tokens near
-    /// their maximum.
+    /// Returns whether this node could have issued a token that a client's payload (RESTORE) contains. It must not
+    /// exceed the highest token that the node issued or saw, or its clock + skew. A larger one would bring the key's
+    /// tokens near their maximum.
     pub fn plausible(&self, key: &[u8], token: Token, wall_us: u64, skew_ms: u32) -> bool {
         token.get() <= self.last(key).max(self.high).max(ahead_us(wall_us, skew_ms))
     }
@@ -281,9 +281,10 @@ impl Tokens {
         token.get() <= self.ceiling || token.get() <= self.stripes.of(stripe)
     }
 
-    /// Asks for a higher ceiling, so that `token` can be issued; returns whether it will be set. If the node's own
-    /// ceiling will soon reach the token anyway, it is used; otherwise the stripe gets a ceiling of its own. If too
-    /// many stripes have one, the node's own ceiling is raised, at most as far as another node's clock may be ahead.
+    /// Asks for a higher ceiling, so that `token` can be issued; returns whether a ceiling that high will be set. If
+    /// the node's own ceiling will soon reach the token anyway, that one is used; otherwise the stripe gets a ceiling
+    /// of its own. If too many stripes have one, the node's own ceiling is raised, at most as far as another node's
+    /// clock may be ahead.
     fn raise_ceiling(&mut self, stripe: u32, token: Token, now: Now, skew_ms: u32) -> bool {
         if token.get() <= self.wanted_ceiling(now.wall_us, skew_ms) {
             return true;

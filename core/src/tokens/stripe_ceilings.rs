@@ -36,7 +36,7 @@ pub fn stripes_from_text(text: &str) -> Option<Vec<StripeCeiling>> {
     if text.is_empty() { Some(vec![]) } else { text.split(' ').map(stripe).collect() }
 }
 
-/// The ceiling that one stripe has of its own.
+/// The ceiling of one stripe, above the node's.
 #[derive(Clone, Copy, Debug)]
 struct Above {
     /// The ceiling that should be on the disk.

@@ -20,8 +20,8 @@ fn follows_the_clock_and_never_falls_back_with_it() {
     assert_eq!(tokens.high(), 5_003);
 }
 
-/// A new reader's token is above the tokens of all earlier grants of the stripe, except those of readers. The token of
-/// another grant is above all tokens, unless it is a permit that joins other permits.
+/// A new reader's token is larger than those of all earlier grants of the stripe (its group of keys), except those of
+/// readers. The token of any other grant is larger than all tokens, unless it is a permit that joins other permits.
 #[test]
 fn readers_come_after_all_that_were_no_readers() {
     let mut tokens = Tokens::new(100);
@@ -110,8 +110,8 @@ fn each_proposal_has_its_token() {
 }
 
 /// Tries several incarnations of one node, with small numbers and every combination of clock and number of grants.
-/// Whatever the clock does between two incarnations, no token is issued twice or falls, and none exceeds the ceiling on
-/// the disk.
+/// Whatever the clock does between two incarnations, no token is issued twice, tokens only grow, and none exceeds the
+/// ceiling on the disk.
 #[test]
 fn every_small_history_of_lives() {
     fn live(saved: u64, highest: u64, lives: u32) {
@@ -152,7 +152,7 @@ fn starts_alone_raise_the_ceiling_hardly() {
 }
 
 /// A hostile client raises the token of its own key as far as it can. Then the node restarts. Other keys start where
-/// they would have without it, and that key starts above all its tokens.
+/// they would have started without that client, and that key starts above all its tokens.
 #[test]
 fn one_keys_outlier_stays_with_its_stripe() {
     let (wall_us, skew_ms, year) = (1 << 50, 2_000, FENCE_SPAN_US);

@@ -207,8 +207,8 @@ impl Observer {
         }
     }
 
-    /// Counts the servers for which `is` returns true. A server with several names counts if it does for the last
-    /// answer under each.
+    /// Counts the servers for which `is` returns true. If a server has several names, `is` must return true for its
+    /// last answer under each of them.
     fn servers(&self, is: impl Fn(&LastReport) -> bool) -> usize {
         let all = || self.nodes.iter().flatten();
         let ids: Vec<Option<NodeId>> = self.nodes.iter().map(|seen| seen.as_ref().map(|seen| seen.id)).collect();

@@ -28,9 +28,10 @@ pub(super) struct Member {
     pub grant: Grant,
     /// A lower bound of the moment at which the node's lease ends.
     pub leased_until: BootTime,
-    /// When the node was found without the lock although its lease had not ended: someone took the lock away there.
+    /// The time at which the node was found without the lock although its lease had not ended: someone took the lock
+    /// away there.
     pub taken_at: Option<BootTime>,
-    /// Once the owner is a reader: whether the node has converted the grant.
+    /// The state of the conversion of the node's grant, once the owner is a reader.
     pub sharing: Sharing,
 }
 

@@ -9,8 +9,8 @@
 //!   Resting, Extending ── validity ends, or no majority has the lock ──► Lost
 //! ```
 //!
-//! The machine only decides. Its caller sends the calls, wakes it in time and passes its news on. [`Held`] defines one round
-//! and its outcome.
+//! The machine only decides. Its caller sends the calls, calls [`Keeper::on_wake`] in time, and passes the news on to
+//! the user. [`Held`] defines one round and its outcome.
 
 #[cfg(test)]
 mod tests;
@@ -47,8 +47,8 @@ const TOGETHER_US: u64 = 10_000;
 /// A round begins earlier by at most this part of its pause, an eighth, in order to begin together with others.
 const TOGETHER_OF_PAUSE: u64 = 8;
 
-/// If a process that is able to run notices the end of a lease, it does so within this time, in microseconds. If it
-/// takes longer, the process could not run.
+/// A process that is able to run notices the end of a lease within this time, in microseconds. If it takes longer, the
+/// process could not run.
 const OVERSLEPT_US: u64 = 100_000;
 
 /// A held lock, and the plan for its extensions.
@@ -69,7 +69,7 @@ pub struct Keeper {
     is_lost: bool,
 }
 
-/// The caller's wish that the lock is extended in the background.
+/// The caller's settings for extension in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Auto {
     /// The time after which no round begins by itself.
@@ -230,7 +230,7 @@ impl Keeper {
         self.go_on_from(before, calls, now, random)
     }
 
-    /// Lets time pass until `now`: begins a round if one is due, and notices the end of the lease.
+    /// Handles the time `now`: begins a round if one is due, and notices the end of the lease.
     pub fn on_wake(&mut self, now: BootTime, random: u64) -> Work {
         match self.next {
             Some(next) if next <= now => self.begin_round(self.ttl_ms(), now, random),

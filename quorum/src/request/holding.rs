@@ -110,7 +110,7 @@ command! {
         /// The owner that holds the lock.
         owner: Owner<'a>,
         [LEVEL n as level]
-        /// Release down to `level - 1` holds; one hold if absent.
+        /// Release all holds from this level up, so that `level - 1` are left. Without it, release one hold.
         level: Level,
         [TOKEN t as token]
         /// Release only if the grant has this token.
@@ -155,7 +155,7 @@ command! {
         /// Also extends the lease, to at least this length from now.
         ttl: Ttl,
         [ADOPT]
-        /// Another process of this owner continues the grant.
+        /// True if another process of this owner continues the grant.
         adopts,
     }
 }

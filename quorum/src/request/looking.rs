@@ -117,7 +117,7 @@ command! {
 pub struct Wait<'a> {
     /// The owner that waits for its turn.
     pub owner: Owner<'a>,
-    /// The mode in which the owner would acquire.
+    /// The mode in which the owner wants the lock.
     pub wanted: Wanted,
     /// The longest time to wait in the queue.
     pub patience: Patience,

@@ -38,7 +38,7 @@ command! {
               programs, which ask a majority of the nodes: PROMISE, then ACCEPT, then DECIDED.",
     flags: "admin fast",
     key: None,
-    /// LOCK.SETMEMBERS: one step of a change of the set of nodes.
+    /// LOCK.SETMEMBERS: performs one step of a change of the set of nodes.
     #[derive(Clone, Debug)]
     pub struct SetMembers {
         /// The version that is to be decided, or was.

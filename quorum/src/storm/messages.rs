@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// Handles the first answer to the request `request`, or the end of the time for it (`None`).
+    /// Handles the first answer to the request `request`, or its timeout (`None`).
     pub(super) fn heard(&mut self, name: usize, request: u64, answer: Option<(NodeId, Answer)>) {
         if let Some((owner, token)) = self.looks.remove(&request) {
             return self.looked(owner, name, token, answer);

@@ -54,7 +54,7 @@ enum Stage {
     },
 }
 
-/// The earlier process's knowledge of its lock: the end of its validity, and its token.
+/// The state of the lock as the earlier process knew it: the end of its validity, and its token.
 #[derive(Clone, Copy, Default)]
 struct OwnerView {
     until: BootTime,
@@ -340,8 +340,8 @@ impl World {
         self.call(owner, round, calls);
     }
 
-    /// Begins to rely on the lock. If the owner relied on it before, in another process, `own` is the token that it
-    /// had; otherwise 0.
+    /// Records that the owner relies on the lock from now on. If it relied on the lock before, in another process,
+    /// `own` is the token that it had; otherwise 0.
     fn hold(&mut self, owner: Owner, held: Held, own: u64) {
         let ends = self.agenda.now + self.agenda.below(4 * TTL_US);
         let mode = self.clients[owner.0].asks;
@@ -375,7 +375,7 @@ impl World {
         self.agenda.at(ends, Event::Leaves(owner));
     }
 
-    /// Checks all owners that rely on a lock now: their modes are compatible, and their tokens in order.
+    /// Checks all owners that rely on a lock now: their modes are compatible, and later holders have larger tokens.
     fn look(&mut self) {
         let mut relies = vec![];
         for (n, client) in self.clients.iter().enumerate() {

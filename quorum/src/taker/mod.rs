@@ -215,8 +215,8 @@ impl Taker {
         (self.waited, self.collided) = (false, false);
     }
 
-    /// Handles that it is this caller's turn among the callers of its process. If `at_once`, no other caller was ahead
-    /// of it, so the refusal of its earlier attempt still counts.
+    /// Handles that the turn of this caller has come among the callers of its process. If `at_once`, no other caller
+    /// was ahead of it, so the refusal of its earlier attempt still counts.
     pub fn on_turn(&mut self, at_once: bool, now: BootTime, random: u64) -> Task {
         self.looks = 0;
         match self.refused.take().filter(|_| at_once) {
@@ -355,7 +355,7 @@ impl Taker {
         }
     }
 
-    /// Returns the wanted mode. If this caller has to choose a permit's number, it is a random one.
+    /// Returns the mode to ask for. If this caller has to choose a permit's number, it is a random one.
     fn any(&self, random: u64) -> Wanted {
         match self.chooses() {
             Some(limit) => Wanted::Permit { limit, number: Some(first(limit, random)) },

@@ -23,7 +23,7 @@ impl Cause {
     pub const ALL: [Cause; 6] =
         [Cause::Restart, Cause::Promotion, Cause::Flush, Cause::Eviction, Cause::Slot, Cause::Operator];
 
-    /// Returns whether locks that were in memory before the cause stay beyond doubt, because the cause concerns other
+    /// Returns whether the node is still sure of the locks that are left in memory, because the cause concerns other
     /// locks only.
     pub const fn leaves_locks_sure(self) -> bool {
         matches!(self, Cause::Flush | Cause::Eviction)

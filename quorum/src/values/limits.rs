@@ -108,8 +108,8 @@ pub const RENEWALS_A_SECOND_MAX: u64 = 100_000;
 /// Without that, a hundred idle leases of one second with keys of a megabyte took two thirds of a core.
 pub const RENEWAL_BYTES: usize = 256;
 
-/// The number of renewals in the length of a lease that is kept alive. A node that does not run for less than two
-/// thirds of that length loses no lease.
+/// The number of renewals in the length of a lease that is kept alive. A node that is stopped for less than two thirds
+/// of that length loses no lease.
 pub const RENEWALS_A_TTL: u64 = 3;
 
 /// The pause before a failed renewal is repeated, in milliseconds. It is so short that even the shortest lease does not
@@ -221,8 +221,9 @@ pub const DISK_WAIT_MS: u32 = 1_000;
 /// breaks their token. Each takes some microseconds.
 pub const ENDED_A_STEP_MAX: usize = 64;
 
-/// The largest difference between the rates of any two clocks, in percent: a lease may end later on its holder's clock
-/// than on the node's by so much. So the holder's validity is shorter by this, and a guard is longer.
+/// The largest difference between the rates of any two clocks, in percent. By this part of its length a lease may end
+/// later on its holder's clock than on the node's. So the holder's validity is shorter by this part, and a guard is
+/// longer.
 pub const DRIFT_PERCENT: u64 = 1;
 
 /// The default of `lock.log-max-len`: a few hundred KiB, and days of a healthy node's entries.

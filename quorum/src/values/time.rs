@@ -64,7 +64,7 @@ impl BootTime {
 }
 
 /// The identity of one boot of one machine: times on the boot clock can be compared only within one boot. If the system
-/// does not tell it, it is random, so that no two are equal.
+/// does not provide it, it is random, so that no two are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootId(pub [u8; 16]);
 

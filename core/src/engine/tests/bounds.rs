@@ -28,7 +28,7 @@ fn an_owner_has_few_requests_in_a_queue() {
     assert_eq!(granted(&key.settle()).len(), OWNER_REQUESTS_MAX);
 }
 
-/// A whole queue is answered, because the key is no lock any more or the node is guarded. Each look at the queue
+/// A whole queue is answered, because the key no longer holds a lock or the node is guarded. Each check of the queue
 /// answers at most a slice of it, and nobody is forgotten.
 #[test]
 fn what_concerns_a_whole_queue_is_done_in_slices() {
@@ -96,7 +96,7 @@ fn a_name_is_searched_for_once_and_not_at_each_stage() {
 }
 
 /// Regression: LOCK.WATCH compared a name of a megabyte a second time, to plan its check. The first watcher of a lock
-/// compares it with no other name, since the filter knows none like it.
+/// compares it with no other name, since the Bloom filter shows that no such name is stored.
 #[test]
 fn a_watcher_searches_for_its_name_once() {
     let mut key = Key::held();

@@ -63,7 +63,7 @@ fn what_is_refused_is_tried_again_until_the_lease_is_over() {
     assert!(key.node.keepalives().is_empty(), "nothing is asked for ever");
 }
 
-/// A renewal has one effect, on the key, and no event. A check that finds nothing to renew has none.
+/// A renewal changes the key, and publishes no event. A check that finds nothing to renew changes nothing.
 #[test]
 fn what_a_renewal_does() {
     let mut key = kept();
@@ -81,8 +81,8 @@ fn what_a_renewal_does() {
     assert_eq!((told, key.queue()), (3_000, vec![waiter]));
 }
 
-/// An owner's grant with KEEPALIVE is broken, and the owner gets a new grant before the old lease is checked. The new
-/// lease is not renewed.
+/// An owner's grant with KEEPALIVE is broken, and the owner gets a new grant before the old lease is checked. The old
+/// KEEPALIVE does not renew the new lease.
 #[test]
 fn a_new_grant_has_nothing_of_what_its_owner_asked_for_an_earlier_one() {
     let mut key = kept();

@@ -79,8 +79,7 @@ fn who_cannot_be_blocked_does_not_wait_for_the_disk() {
     assert_eq!(key.queue(), [waits]);
 }
 
-/// The node is guarded. It looks at one queue at a time, however many there are, because the reason is the same for
-/// all.
+/// The node is guarded. It checks one queue at a time, however many there are, because the reason is the same for all.
 #[test]
 fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
     let mut key = Key::new();

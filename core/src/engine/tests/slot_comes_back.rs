@@ -48,7 +48,7 @@ enum Event {
     Release,
     /// The other node, which has the slot, restarts and has forgotten its locks. It is guarded.
     OtherForgets,
-    /// The other node answers what the node under test asked last.
+    /// The other node answers the last question of the node under test.
     OtherAnswers,
 }
 

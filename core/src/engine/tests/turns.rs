@@ -124,7 +124,7 @@ fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
     assert!(key.settle().iter().all(|answer| answer.0 != turn), "then tickets count again");
 }
 
-/// Now and then a turn is left unused, as by clients that ask several nodes and collide. As long as these are few, the
+/// Now and then a turn is left unused, as when clients that ask several nodes collide. As long as these are few, the
 /// order stays that of the tickets.
 #[test]
 fn a_few_unused_turns_change_no_order() {

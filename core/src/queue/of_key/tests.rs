@@ -59,8 +59,8 @@ fn who_asks_in_another_mode_passes_nobody() {
     assert_eq!(order(&queue), [1, 4, 2, 3, 6, 5], "each keeps its own place");
 }
 
-/// A client that waits for long asks again and again, each time with more callers behind it. Its last number
-/// counts, and counts once.
+/// A client that waits for long asks again and again, each time with more callers behind it. Only its last number of
+/// callers counts, and only once.
 #[test]
 fn what_the_last_request_of_an_owner_says_counts_and_counts_once() {
     let mut queue = Queue::default();
@@ -82,8 +82,8 @@ fn what_the_last_request_of_an_owner_says_counts_and_counts_once() {
     assert_eq!(queue.behind(), 0);
 }
 
-/// A request for the lock itself has a note, and its owner asks again with another one. The first note stays,
-/// because it becomes that of the grant.
+/// A request for the lock itself has a note, and its owner asks again with another note. The first note stays, because
+/// it becomes that of the grant.
 #[test]
 fn the_note_of_a_request_for_the_lock_stays() {
     let mut queue = Queue::default();
