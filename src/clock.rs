@@ -29,8 +29,8 @@ thread_local! {
     static WALL: Cell<WallClock> = const { Cell::new(WallClock::UNKNOWN) };
 }
 
-/// Initialises the clock when the node starts. The tokens of its last incarnation were at most `ceiling`, if that is
-/// known.
+/// Initialises the clock when the node starts. `ceiling` is an upper bound of the tokens of its last incarnation, if
+/// that is known.
 pub fn begin(ceiling: Option<u64>) {
     go_by(WallClock::new(boot_now(), wall_us(), ceiling));
 }

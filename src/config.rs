@@ -181,8 +181,8 @@ pub fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     register_text(ctx, &GATE_COMMANDS, given.gate_commands.as_deref().unwrap_or(GATE_COMMANDS_DEFAULT))
 }
 
-/// Returns the default name of the state file. It contains what tells servers in one folder apart: the port, the TLS
-/// port, or the socket.
+/// Returns the default name of the state file. It contains the port, the TLS port or the socket, so that servers in one
+/// folder have different files.
 fn default_state_file(ctx: Context<'_>) -> String {
     let port = |name| ctx.parameter(name).filter(|port| port != "0");
     let name = port(c"port").or_else(|| port(c"tls-port")).or_else(|| {

@@ -34,8 +34,8 @@ use driver::cluster;
 use durability::start;
 use ffi::{CallReply, Context, Module, warn};
 
-/// Commands of the server without which locks would fail without a message, each with what the module needs it for. The
-/// last two are only needed in a cluster.
+/// Commands of the server without which locks would fail without a message, each with the reason why the module needs
+/// it. The last two are only needed in a cluster.
 const NEEDED: [(&CStr, &str); 3] = [
     (c"DEL", "replicas and the AOF are told with it that a lock is free"),
     (c"UNLINK", "a hand-over asks with it whether this node serves the key"),

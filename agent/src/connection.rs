@@ -47,7 +47,8 @@ struct Connection<'a> {
     state: Arc<State>,
     stream: &'a Stream,
     session: Session,
-    /// The connection's place while it may have to give it up for another connection; `None` once it keeps it.
+    /// The connection's place (see [`Open`]) while the connection may have to give it up for another one; `None` once
+    /// it keeps it.
     place: Option<&'a Open>,
     requests: Requests,
     /// Answers that have not been written yet.

@@ -35,7 +35,7 @@ pub const AHEAD_BYTES_MAX: usize = REQUEST_BYTES_MAX;
 /// the client has disconnected.
 pub const LOOK_FOR_HANG_UP: Duration = Duration::from_millis(100);
 
-/// The most bytes of answers that are collected before they are written, if a client sends several requests at once.
+/// The most bytes of answers that are collected before they are written, when a client sends several requests at once.
 pub const BATCH_BYTES: usize = 64 * 1_024;
 
 /// The time after which a client that reads nothing is disconnected: its answers take memory.
@@ -122,10 +122,12 @@ pub const PATH_BYTES_MAX: usize = 512;
 /// bounds them.
 pub const TERRAFORM_LOCKS_MAX: usize = 1_000;
 
-/// The longest lease of a lock of Terraform, if the nodes allow it: so long the agent may be down.
+/// The longest lease of a lock of Terraform, if the nodes allow it. The agent may be down for this long before the lock
+/// is lost.
 pub const TERRAFORM_LEASE_MAX: Duration = Duration::from_secs(3_600);
 
-/// The lease of a lock of Terraform while no node tells the longest: the default of `lock.max-ttl`.
+/// The lease of a lock of Terraform while no node has reported the longest lease that it accepts: the default of
+/// `lock.max-ttl`.
 pub const TERRAFORM_LEASE_UNTOLD: Duration = Duration::from_millis(MAX_TTL_DEFAULT_MS as u64);
 
 /// The longest interval between two extensions of a lock of Terraform. A loss is noticed within this time.
@@ -134,5 +136,6 @@ pub const TERRAFORM_EXTEND_EVERY: Duration = Duration::from_secs(20);
 /// The pause before a failed extension of a lock of Terraform is repeated.
 pub const TERRAFORM_EXTEND_AGAIN: Duration = Duration::from_secs(1);
 
-/// The time for which a LOCK waits that neither gets the lock nor sees a holder: requests at the same moment collided.
+/// If a LOCK of Terraform neither gets the lock nor finds a holder, the time for which it tries again: requests at the
+/// same moment collided.
 pub const TERRAFORM_COLLISION_TIME: Duration = Duration::from_secs(1);

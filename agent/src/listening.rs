@@ -28,7 +28,7 @@ use crate::limits::{GONE_AFTER, PROBE_AFTER, PROBE_EVERY, READ_BYTES};
 const BACKLOG: i32 = 1_024;
 
 thread_local! {
-    /// The room that all connections of a thread read into: one that is silent needs none.
+    /// The buffer into which all connections of a thread read, so that a silent connection needs no buffer of its own.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 

@@ -25,7 +25,7 @@ pub struct Requests {
     /// The number of bytes of the present request that have been parsed.
     size: usize,
     size_max: usize,
-    /// When the present request began, if that is known yet.
+    /// The time at which the present request began, if that is known yet.
     since: Option<Instant>,
 }
 
@@ -82,8 +82,8 @@ impl Requests {
         self.size_max = REQUEST_BYTES_MAX;
     }
 
-    /// Returns when the present, incomplete request began; `None` if there is none. If it has just begun, that is
-    /// `now`.
+    /// Returns the time at which the present, incomplete request began; `None` if there is none. If it has just begun,
+    /// that is `now`.
     pub fn since(&mut self, now: Instant) -> Option<Instant> {
         let has_begun = self.missing > 0 || !self.bytes.is_empty();
         self.since = has_begun.then(|| self.since.unwrap_or(now));
@@ -152,7 +152,7 @@ impl Requests {
         Ok(Some(read))
     }
 
-    /// Returns where the first line of the unparsed bytes ends, if it has arrived completely.
+    /// Returns the index at which the first line of the unparsed bytes ends, if it has arrived completely.
     fn line(&self) -> Result<Option<usize>, Garbage> {
         let looked = &self.bytes[..self.bytes.len().min(LENGTH_LINE_MAX)];
         match looked.windows(2).position(|two| two == b"\r\n") {

@@ -1,11 +1,11 @@
-//! The agent's knowledge of one connection.
+//! The data that the agent keeps about one connection.
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::reply::Protocol;
 
-/// The agent's knowledge of one connection.
+/// The data of one connection.
 #[derive(Debug)]
 pub struct Session {
     /// The number of the connection, which no other has had.

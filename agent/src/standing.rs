@@ -22,7 +22,7 @@ pub async fn report(state: Arc<State>, tell: fn(&str)) {
     }
 }
 
-/// The latest reports. They determine which lines are logged next.
+/// The latest reports, from which it follows which lines are logged next.
 struct Log {
     version: Option<u64>,
     nodes: BTreeMap<String, OfNode>,
@@ -40,7 +40,7 @@ struct OfNode {
     told_away: Option<Instant>,
 }
 
-/// A limit on the number of lines.
+/// A limit on the number of log lines.
 struct Budget {
     lines: u32,
     last: Instant,
@@ -73,7 +73,7 @@ impl Log {
         Self { version: None, nodes: BTreeMap::new(), no_quorum: None, budget }
     }
 
-    /// Returns the lines about what has changed since the last check.
+    /// Returns the log lines about what has changed since the last check.
     fn look(&mut self, seen: &Standing, now: Instant) -> Vec<String> {
         let mut lines = vec![];
         self.take_up(seen, now, &mut lines);

@@ -35,7 +35,7 @@ pub struct State {
     /// The longest lease that the nodes accept, in milliseconds; 0 if they have not reported it yet.
     max_ttl_ms: AtomicU32,
     next_connection: AtomicU64,
-    /// The last answer of the nodes about their state, and when they were asked.
+    /// The last answer of the nodes about their state, and the time at which they were asked.
     nodes: Mutex<Option<(Instant, Result<NodeSet, Error>)>>,
     ending: watch::Sender<bool>,
 }

@@ -105,7 +105,7 @@ impl Wavering {
         self.0 & 1 == 1
     }
 
-    /// Returns how the server will answer the next questions: two bits for each.
+    /// Returns the server's answers to the engine's next questions (yes, or a refusal): two bits for each.
     pub fn doubts(self) -> u8 {
         self.0 >> 1 & 0x3F
     }

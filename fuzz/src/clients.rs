@@ -40,7 +40,7 @@ pub struct Watcher {
 /// The number of connections open at a time.
 pub const CONNECTIONS: usize = 4;
 
-/// The KEEPALIVE of a request: for which connection the node is to keep the lease alive, and how long.
+/// The KEEPALIVE of a request: the connection for which the node should keep the lease alive, and how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     pub client: ClientId,
@@ -65,8 +65,8 @@ pub struct KeptLease {
 /// The connections, and the leases that are kept alive for them.
 #[derive(Debug, Default)]
 pub struct Keeping {
-    /// For each of the [`CONNECTIONS`] places of a connection, the number of connections that have ended there. A new
-    /// one takes the place of an ended one.
+    /// For each index of an open connection (below [`CONNECTIONS`]), the number of connections that have ended there. A
+    /// new connection takes the index of an ended one.
     pub ended: [u64; CONNECTIONS],
     pub kept: BTreeMap<(Place, Vec<u8>), KeptLease>,
     pub waiting: BTreeMap<WaiterId, Wish>,
@@ -75,7 +75,7 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// Returns the connection that is open at the place `at`.
+    /// Returns the connection that is open at the index `at`.
     pub fn open_at(&self, at: usize) -> ClientId {
         ClientId(self.ended[at] * CONNECTIONS as u64 + at as u64)
     }
@@ -84,7 +84,7 @@ impl Keeping {
         self.open_at(client.0 as usize % CONNECTIONS) == client
     }
 
-    /// Derives a KEEPALIVE, or none, from the random number `note`: from the part that does not choose the note.
+    /// Derives a KEEPALIVE, or none, from the quotient of the random number `note`; its remainder chooses the note.
     pub fn wish(&self, note: u16, ttl: Ttl) -> Done<Option<Wish>> {
         let Some(choice) = (usize::from(note) / (NOTE_BYTES_MAX + 2)).checked_sub(24) else { return Ok(None) };
         let (client, length) = (self.open_at(choice % CONNECTIONS), u64::from(ttl.ms()));

@@ -10,7 +10,7 @@ use crate::chance::Chance;
 use crate::simple_node::{Name, SimpleNode};
 use crate::watched::Watched;
 
-/// The length of leases, and of the longest that is requested, in milliseconds.
+/// The usual length of leases, and the longest that a caller requests, in milliseconds.
 pub const TTL_MS: u32 = 1_000;
 pub const TTL_MAX_MS: u32 = 3 * TTL_MS;
 

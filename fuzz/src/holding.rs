@@ -1,5 +1,5 @@
-//! Callers that hold the lock: what their programs demand of the keeper (to extend, to convert, to move to another
-//! set), and what goes wrong meanwhile.
+//! Callers that hold the lock: the demands of their programs on the keeper (to extend, to convert, to move to another
+//! set), and the faults meanwhile.
 
 use std::collections::BTreeMap;
 

@@ -16,13 +16,13 @@ impl World {
         Some(lock)
     }
 
-    /// Takes the lock out of the key as the server does, and tells the node.
+    /// Removes the lock from the key as the server does, and tells the node.
     fn lose(&mut self, place: Place) -> Option<Lock> {
         self.node.deleted(key_of(place, &name_of(place)), self.locks.get(&place)?, self.boot);
         self.take(place)
     }
 
-    /// Takes the lock out of the key; of the node only the deadlines change.
+    /// Removes the lock from the key. In the node only the deadlines change.
     pub fn take(&mut self, place: Place) -> Option<Lock> {
         let mut lock = self.locks.remove(&place)?;
         self.node.unlinked(key_of(place, &name_of(place)), &mut lock);

@@ -146,8 +146,9 @@ enum Event {
     },
 }
 
-/// Runs a node that is made from the bytes: its first token, the time since which it remembers grants, and all steps.
-/// Each run is made twice: once without obstacles, and once with a late disk and a server that sometimes refuses.
+/// Runs a node that is made from the bytes: its first token, the time before which its grants are suspect, and all
+/// steps. Each run is made twice: once without obstacles, and once with a late disk and a server that sometimes
+/// refuses.
 pub fn run(input: &[u8]) {
     for wavers in [false, true] {
         let _ = all(&mut Unstructured::new(input), wavers);

@@ -284,7 +284,7 @@ impl Promises {
         self.grants.push(Grant::of(mode, grant));
     }
 
-    /// Checks that `token` is large enough for a new grant in `mode`.
+    /// Checks that a new grant in `mode` may have `token`, which must be large enough.
     fn is_above(&self, mode: Mode, token: Token) {
         assert!(token.get() > self.floors.floor_of(mode), "{mode:?} with {token:?} after {:?}", self.floors);
     }

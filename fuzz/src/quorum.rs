@@ -2,7 +2,7 @@
 //! repeated, or for other rounds.
 //!
 //! The valid answers are counted here a second time, in the simplest way that the rules of a quorum allow: each server
-//! once, and without what the state machine knows of that node. This count must be at least as large as the machine's.
+//! once, whatever the state machine knows of its node. This count must be at least as large as the machine's.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,7 @@ use crate::record::HERE;
 use crate::world::World;
 
 impl World {
-    /// Applies the record of a change, which `write` makes, to the replica's key.
+    /// Lets `write` encode a change of the lock, and applies that record to the replica's key.
     pub fn replica_news(&mut self, place: Place, write: impl FnOnce(&Lock, &mut Vec<u8>, BootTime)) {
         let (mut record, now) = (vec![], self.boot);
         write(&self.locks[&place], &mut record, now);

@@ -6,8 +6,8 @@ use palisade_core::BootId;
 use palisade_core::{BootTime, FileId, Found, Guard, LocksDigest, NodeState, Now, OutstandingTtl, Start, Tokens};
 use sha2::{Digest as _, Sha256};
 
-/// Reads the text as it is, and once more with a correct checksum. Without that nothing behind the check of the
-/// checksum would be reached.
+/// Reads the text as it is, and once more with a correct checksum. A wrong checksum would end the parsing, so the rest
+/// of the parser would not be tested.
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     read(text);

@@ -70,7 +70,7 @@ pub struct World {
     pub keeping: Keeping,
     /// Answers that the node has given, and that are not sent yet.
     pub outbox: Vec<(WaiterId, Answer)>,
-    /// The server's answers to the next questions: two bits for each.
+    /// The server's answers to the engine's next questions: two bits for each.
     doubts: u8,
     /// The time until which a ceiling, an eviction or a refusal of the server may keep the node from handing over.
     pub hindered: BootTime,
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Sets how the server answers the next questions, and may complete the write that is under way.
+    /// Sets the server's answers to the engine's next questions, and may complete the write that is under way.
     pub fn wavers(&mut self, doubts: u8, disk_gets_done: bool) {
         let Some(disk) = &mut self.disk else { return };
         self.doubts = doubts;
@@ -180,8 +180,8 @@ impl World {
         }
     }
 
-    /// Returns how the server answers the next question: a number from 0 to 3. Questions that can be refused are
-    /// refused with 3, some also with 1.
+    /// Returns the server's answer to the engine's next question: a number from 0 to 3. Questions that can be refused
+    /// are refused with 3, some also with 1.
     pub fn doubt(&mut self) -> u8 {
         let doubt = self.doubts & 3;
         self.doubts >>= 2;

@@ -1,5 +1,5 @@
-//! `LOCK.CEILING ceiling owed-max-ttl [STRIPES ceilings]`. With it a master sends its replicas what they need when they
-//! are promoted. It is never in the AOF.
+//! `LOCK.CEILING ceiling owed-max-ttl [STRIPES ceilings]`. A master sends it to its replicas, which need the values if
+//! they are promoted. It is never in the AOF.
 
 use palisade_core::grammar::{self, Argument, Shape};
 use palisade_core::{Refusal, parse_integer, stripes_from_text};

@@ -1,7 +1,7 @@
 //! `LOCK.RELEASE key owner [LEVEL n] [TOKEN t]`
 //!
-//! Replicas and the AOF receive the command unchanged. There it says that the lock which this owner held is gone.
-//! Nothing is decided again: clock, holds and options are not read.
+//! Replicas and the AOF receive the command unchanged. For them it means that this owner's lock is gone. They decide
+//! nothing again, and read neither clock, holds nor options.
 
 use palisade_core::engine::{Event, Request};
 use palisade_core::request::{self, Form};

@@ -8,7 +8,7 @@ use crate::durability::{members, readiness};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// LOCK.SETMEMBERS: one step of a change of the set of nodes.
+/// LOCK.SETMEMBERS: performs one step of a change of the set of nodes.
 pub struct SetMembers;
 
 impl Command for SetMembers {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ffi::{Command, Context, Entry, register_command};
 
-/// Every command. Those for clients come in the order in which LOCK.HELP shows them.
+/// All commands. Those for clients come in the order in which LOCK.HELP shows them.
 const COMMANDS: &[Row] = &[
     for_clients::<acquire::Acquire>(),
     for_clients::<release::Release>(),

@@ -89,7 +89,7 @@ pub fn has_more() -> bool {
 }
 
 /// Answers requests that wait for the lock of `key` with an error of the server's own, as many as may be answered in
-/// one pass. For the others the node looks at the queue again in the next pass.
+/// one pass. For the others the node checks the queue again in the next pass.
 pub fn dismiss(key: Key<'_>, error: &str) {
     for id in state::with(|node| node.dismiss(key, pass::answers_left(), clock::boot_now())) {
         tell_error(id, error);
@@ -174,7 +174,8 @@ fn in_vain(want: Want) -> Reply {
     }
 }
 
-/// Handles that the server ends the wait of a client that waits for a lock. Only memory changes here.
+/// The handler for blocked clients that wait for a lock, when the server itself ends their wait. Only memory changes
+/// here.
 struct Clients;
 
 impl BlockedClients for Clients {

@@ -32,8 +32,8 @@ const REST_US_MAX: u64 = 1_000_000;
 thread_local! {
     /// The end of the pause after the last read of the slots: [`tick`] reads them only after it.
     static RESTS_UNTIL: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
-    /// The number of times that a client had emptied a slot, when last read from the server; `None` if this server
-    /// cannot empty one.
+    /// The number of times that clients had emptied a slot (CLUSTER FLUSHSLOT) when it was last read from the server;
+    /// `None` if this server has no such command.
     static FLUSHES: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
@@ -47,8 +47,8 @@ pub fn begin(ctx: Context<'_>) {
     }
 }
 
-/// Reads the slots, if the pause after the last read is over, and asks the nodes from which slots come. Called ten times
-/// a second.
+/// Reads the slots, if the pause after the last read is over. If slots come from other nodes, asks those which grants
+/// they have forgotten. Called ten times a second.
 pub fn tick(ctx: Context<'_>) {
     if clock::boot_now() >= RESTS_UNTIL.get() {
         look(ctx);
@@ -209,7 +209,7 @@ fn owner_of(nodes: &str, slot: u16) -> Option<NodeId> {
     owner.split(' ').next()?.as_bytes().try_into().ok()
 }
 
-/// Returns what the line of a node says of its slots.
+/// Iterates over the fields about slots in a node's line of CLUSTER NODES.
 fn fields_of_slots(node: &str) -> impl Iterator<Item = &str> {
     node.split(' ').skip(8)
 }

@@ -85,8 +85,8 @@ pub fn stored(key: &mut LockKey<'_>) {
     key.signal_modified();
 }
 
-/// Deletes the key, if it is there: its lock ends, and `event` is the key event. Returns whether the key's queue has to
-/// be looked at soon, or the key has watchers.
+/// Deletes the key, if it is there: its lock ends, and `event` is the key event. Returns whether the key has watchers,
+/// or a queue that has to be checked soon.
 pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> bool {
     let at = Key { db: ctx.db(), name: key.name().bytes() };
     let Some(lock) = key.lock_mut() else { return false };

@@ -19,7 +19,7 @@ use crate::{clock, state};
 const IDLE_CHECKED_MAX: usize = 1_000;
 
 thread_local! {
-    /// The user of each listener's connection, whose permissions count for its requests.
+    /// For each listener, the user of its connection, whose permissions count for the listener's requests.
     static USERS: RefCell<HashMap<ClientId, User>> = RefCell::new(HashMap::new());
     /// Listeners whose wait for news the server ended. Most of these connections are closed.
     static PERHAPS_GONE: RefCell<Vec<ClientId>> = const { RefCell::new(vec![]) };
@@ -127,7 +127,7 @@ fn list(news: Vec<News>) -> Reply {
     Reply::List(news.into_iter().map(one).collect())
 }
 
-/// Handles that the server ends the wait of a listener. Only memory changes here.
+/// The handler for blocked listeners, when the server itself ends their wait. Only memory changes here.
 struct Hearers;
 
 impl BlockedClients for Hearers {

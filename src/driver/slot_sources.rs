@@ -1,4 +1,5 @@
-//! Asks the servers from which slots of the cluster come which grants they have forgotten, and answers such questions.
+//! When slots of the cluster come from another server, asks that server which grants it has forgotten. Answers such
+//! questions of other servers.
 //!
 //! A guarded master may have forgotten a held lock. If its slot moves to another node, that node cannot know of the lock
 //! either, so it asks, over the cluster's bus. The answer is a number of milliseconds.
@@ -15,11 +16,11 @@ use crate::{clock, state};
 const MARK: [u8; 8] = *b"palisad1";
 
 thread_local! {
-    /// True if the log says that a server owes its answer.
+    /// True once the log says that a server has not answered in time.
     static IS_LOGGED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Asks the servers from which slots come, if it is time to.
+/// If slots come from other servers, asks those which grants they have forgotten. Asks nothing if no question is due.
 pub fn ask(ctx: Context<'_>) {
     if !ctx.is_cluster() {
         return;

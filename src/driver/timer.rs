@@ -1,4 +1,4 @@
-//! The one timer for all that no command causes: leases that end, waits that time out, queues to look at.
+//! The one timer for all that no command causes: leases that end, waits that time out, queues to check.
 //!
 //! The server's timers run on the wall clock, so a step of that clock can delay one. Then the server's cron takes over,
 //! which does not depend on the wall clock.
@@ -22,16 +22,16 @@ use crate::{clock, state};
 /// last.
 const SLICE_US: RangeInclusive<u64> = 25..=500;
 
-/// If the timer is late by this, in microseconds, the cron does its work. A timer is so late after a step of the wall
-/// clock, or while writes are paused.
+/// The delay of a timer, in microseconds, from which on the cron does its work. A timer is so late after a step of the
+/// wall clock, or while writes are paused.
 const LATE_US: u64 = 5_000;
 
-/// If the next slice of work is late by this, in microseconds, the cron does it. It is long because a slow command
-/// of a client may run between two slices.
+/// The delay of the next slice of work, in microseconds, from which on the cron does it. It is long because a slow
+/// command of a client may run between two slices.
 const STALLED_US: u64 = 1_000_000;
 
-/// The least time, in microseconds, by which new work must be due before the timer for the timer to be set anew.
-/// Setting it for less would cost more than it gains.
+/// If new work is due this much earlier than the timer, in microseconds, the timer is set anew. For less, that would
+/// cost more than it gains.
 const EARLIER_US: u64 = 2_000;
 
 /// The longest time for which the timer is set, in milliseconds. If work is due later, the timer is then set again.
@@ -127,7 +127,7 @@ fn disarm(ctx: Context<'_>) {
     }
 }
 
-/// Has due work done in the next pass of the event loop.
+/// Requests that due work is done in the next pass of the event loop.
 pub fn go_on_soon(ctx: Context<'_>) {
     if BUSY.get().is_none() {
         BUSY.set(Some(clock::boot_now()));

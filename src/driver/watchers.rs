@@ -79,7 +79,7 @@ fn dismiss(key: Key<'_>, told: impl Fn() -> Result<Reply, Refusal>) {
     }
 }
 
-/// Handles that the server ends the wait of a client that watches. Only memory changes here.
+/// The handler for blocked clients that watch a lock, when the server itself ends their wait. Only memory changes here.
 struct Watchers;
 
 impl BlockedClients for Watchers {

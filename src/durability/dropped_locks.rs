@@ -40,8 +40,8 @@ pub fn dropped_perhaps(detached: Detached) {
     }
 }
 
-/// Returns whether an operator lifted a guard after each of these locks was granted. If so, a command in the AOF that
-/// drops them needs no guard when it is replayed. (If a command dropped a lock later, the state file has an armed
+/// Returns whether all of these locks were granted before an operator last lifted a guard. If so, a command in the AOF
+/// that drops them needs no guard when it is replayed. (If a command dropped a lock later, the state file has an armed
 /// guard.)
 pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
     let lifted = state::with(|node| node.ledger().lifted());
@@ -56,7 +56,7 @@ pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
         })
 }
 
-/// Writes to the node's log that a flush is about to drop these locks, for at most as many as the log holds.
+/// Writes to the node's log that a flush is about to drop these locks: at most [`LOGGED_TOGETHER_MAX`] of them.
 pub fn log_flushed(ctx: Context<'_>, locks: &Detached) {
     for (db, name) in locks.names().take(LOGGED_TOGETHER_MAX) {
         ctx.select(db);

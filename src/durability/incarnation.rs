@@ -1,10 +1,10 @@
 //! This incarnation of the node: its files, and when they are written.
 //!
-//! Before the node relies on something that a later incarnation must know, that is on the disk: the ceiling above which
-//! it issues no token, the guard, and whether the AOF is complete. Until then promises are refused with NOTYET; a write
-//! takes a few milliseconds. The event loop waits for a write only if an operator's action makes the file untrue (the
-//! AOF's settings, the role, a flush of live locks, an armed guard). Promises of the same transaction may depend on
-//! that action.
+//! A restart must not lose three facts: the ceiling above which no token was issued, the guard, and whether the AOF is
+//! complete. The node relies on such a fact only once it is on the disk. Until then promises are refused with NOTYET; a
+//! write takes a few milliseconds. The event loop waits for a write only if an operator's action makes the file untrue
+//! (the AOF's settings, the role, a flush of live locks, an armed guard). Promises of the same transaction may depend
+//! on that action.
 
 use std::cell::RefCell;
 
@@ -39,7 +39,7 @@ pub fn forget() {
     INCARNATION.take();
 }
 
-/// Sets the files of this incarnation.
+/// Sets the files that this incarnation uses.
 pub fn begin(incarnation: Incarnation) {
     INCARNATION.set(Some(incarnation));
 }
@@ -84,7 +84,7 @@ pub fn put_stamp() {
     }
 }
 
-/// Has the node's state written, without waiting for that.
+/// Starts to write the node's state, without waiting for the disk.
 pub fn save(now: Now) {
     give_to_writer(false, now, StateWriter::save);
 }

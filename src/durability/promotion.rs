@@ -53,8 +53,8 @@ pub fn slots_leave(job: Job, is_under_way: bool) {
     }
 }
 
-/// Sends a master's replicas what one of them needs when it is promoted, if that is due: `TELL_REPLICAS_MS` after the
-/// last time, or at once after a token was raised far ahead.
+/// Sends a master's replicas the values that one of them needs when it is promoted, if that is due: `TELL_REPLICAS_MS`
+/// after the last time, or at once after a token was raised far ahead.
 pub fn tell_replicas(ctx: Context<'_>, now: Now) {
     // If a token was raised far ahead, its stripe has a ceiling of its own. That is sent at once, because no later
     // ceiling of the node would cover it.

@@ -17,7 +17,7 @@ use crate::ffi::{Context, KeyName, LockKey, Source, notice};
 use crate::{clock, config, state};
 
 thread_local! {
-    /// All that the last incarnation left, until it is judged.
+    /// The data that the last incarnation left, until it is judged.
     static LAST: RefCell<Option<LastIncarnation>> = const { RefCell::new(None) };
     /// The source from which the server loaded its data at its start, if it loaded any.
     static LOADED_FROM: Cell<Option<Source>> = const { Cell::new(None) };
@@ -27,7 +27,7 @@ thread_local! {
     static WITH_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// All that an incarnation leaves to the next one.
+/// The data that an incarnation leaves to the next one.
 struct LastIncarnation {
     /// The state of that incarnation from the state file, if there is one that is readable.
     state: Option<NodeState>,

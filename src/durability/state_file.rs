@@ -290,7 +290,7 @@ fn is_same(file: &File, path: &Path) -> bool {
     file.metadata().is_ok_and(|held| fs::symlink_metadata(path).is_ok_and(|found| id(held) == id(found)))
 }
 
-/// Returns whether these bytes are of a file that begins with `beginning`. A file that a crash of the file system
+/// Returns whether these are the bytes of a file that begins with `beginning`. A file that a crash of the file system
 /// damaged counts too.
 fn is_ours(bytes: &[u8], beginning: &[u8]) -> bool {
     bytes.starts_with(beginning) || beginning.starts_with(bytes) || bytes.iter().all(|&byte| byte == 0)

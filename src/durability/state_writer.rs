@@ -26,8 +26,8 @@ pub struct StateWriter {
 struct Shared {
     wanted: Mutex<Wanted>,
     wake: Condvar,
-    /// The number of the state that is on the disk, and how the last write went. It is locked while a file is being
-    /// written.
+    /// The number of the state that is on the disk, and whether the last write failed. It is locked while a file is
+    /// being written.
     written: Mutex<Written>,
     saved: AtomicU64,
     ceiling: AtomicU64,
@@ -42,7 +42,7 @@ struct Wanted {
     closed: bool,
 }
 
-/// The state on the disk, by its number, and how the last write went.
+/// The state on the disk, by its number, and whether the last write failed.
 struct Written {
     number: u64,
     file: StateFile,
@@ -80,8 +80,8 @@ impl StateWriter {
         Ok((Self { shared }, last))
     }
 
-    /// Has `state` written, in place of a state that is not written yet. When it is written, [`StateWriter::saved`]
-    /// returns `number` or more.
+    /// Requests that `state` is written, in place of a state that is not written yet. Once it is written,
+    /// [`StateWriter::saved`] returns `number` or more.
     pub fn save(&self, number: u64, state: Stated) {
         let mut wanted = relock(&self.shared.wanted);
         if !wanted.closed {

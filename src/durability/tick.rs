@@ -4,7 +4,7 @@ use super::{dropped_locks, incarnation, promotion, readiness};
 use crate::ffi::Context;
 use crate::{clock, state};
 
-/// Does this work once.
+/// Does the work on durability once.
 pub fn tick(ctx: Context<'_>) {
     // Requests may wait for a write or for the end of the start, and have to be served even if no command arrives.
     readiness::look_at_disk(ctx);

@@ -13,7 +13,7 @@ use super::log::warn;
 static POISONED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Where the panic was raised that is being unwound. Only the panic hook knows that.
+    /// The place in the code where the panic was raised that is being unwound. Only the panic hook knows it.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 

@@ -11,19 +11,20 @@ pub type ServerId = [u8; 40];
 
 /// The handlers for messages of other servers.
 pub trait BusEvents {
-    /// Called when the server `from` asks what locks this one has forgotten.
+    /// Called when the server `from` asks which locks this one has forgotten.
     fn asked(ctx: Context<'_>, from: &ServerId, payload: &[u8]);
 
     /// Called when the server `from` answers such a question.
     fn answered(ctx: Context<'_>, from: &ServerId, payload: &[u8]);
 }
 
-/// The kinds of messages. Modules whose names have not nine letters share all numbers, so these are unusual ones.
+/// The kinds of messages, by number. Servers tell modules apart only if their names have nine letters. Others receive
+/// each other's messages, so these numbers are unusual ones.
 #[derive(Clone, Copy, Debug)]
 pub enum Message {
-    /// A question for the locks that a server has forgotten.
+    /// A question which locks a server has forgotten.
     Asks = 0xD1,
-    /// The answer to it.
+    /// The answer to such a question.
     Answers = 0xD2,
 }
 

@@ -69,7 +69,7 @@ impl CallReply {
         }
     }
 
-    /// Returns the reply as a value that can be read.
+    /// Returns the value of the reply, for reading.
     pub fn value(&self) -> ReplyValue<'_> {
         ReplyValue { raw: self.0.as_ptr(), reply: std::marker::PhantomData }
     }

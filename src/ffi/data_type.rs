@@ -47,7 +47,7 @@ pub trait DataType {
     /// only to read the server's flags.
     fn unlink(ctx: Context<'_>, db: u32, name: &[u8], value: &mut Self::Value);
 
-    /// Called after a value has left its key, for what follows, such as a look at its queue. `ctx` may be used only to
+    /// Called after a value has left its key, for what follows, such as a check of its queue. `ctx` may be used only to
     /// set timers.
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
 

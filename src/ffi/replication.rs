@@ -47,8 +47,8 @@ impl Context<'_> {
         unsafe { api!(RedisModule_Replicate(self.raw(), c"DEL".as_ptr(), c"s".as_ptr(), key.raw())) };
     }
 
-    /// Sends `command one other option text` to the replicas, but not to the AOF. If the text is empty, `option text`
-    /// is left out.
+    /// Sends the command `command one other option text`, made of these arguments, to the replicas, but not to the AOF.
+    /// If the text is empty, `option text` is left out.
     pub fn replicate_to_replicas(
         self,
         command: &'static CStr,

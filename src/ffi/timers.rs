@@ -1,4 +1,4 @@
-//! Sets timers of the server, and has functions called in the next pass of its event loop.
+//! Sets timers of the server, and schedules calls for the next pass of its event loop.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;

@@ -98,7 +98,7 @@ fn text(state: &State, sections: &[&str]) -> String {
 /// further.
 const VALIDITY_MARGIN_MS: u64 = 2;
 
-/// Adds to the last section what the nodes say.
+/// Adds to the last section the fields for which the agent asks the nodes.
 async fn of_nodes(state: &State, text: &mut String) {
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
         let _ = write!(text, "{name}:{value}\r\n");

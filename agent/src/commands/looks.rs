@@ -70,8 +70,8 @@ fn break_lock(call: Call) -> Result<Work, Refused> {
     ))
 }
 
-/// Returns the lock's fields as a node's reply to LOCK.INFO has them: if it has several grants, those of the oldest; if
-/// it is free, empty texts and zeros.
+/// Returns the fields of the lock, as a node's reply to LOCK.INFO has them. If the lock has several grants, they
+/// describe the oldest. If it is free, texts are empty and numbers are 0.
 fn fields(shown: &Shown) -> Vec<(&'static str, Reply)> {
     let first = shown.grants.first();
     let number = |of: fn(&ShownGrant) -> u64| Reply::Integer(first.map_or(0, of));

@@ -28,7 +28,7 @@ pub struct Kept {
     locks: Mutex<Locks>,
 }
 
-/// The lock of each key.
+/// The locks by key.
 type Locks = BTreeMap<String, Lock>;
 
 /// A lock, which is no longer extended when this is dropped.
@@ -75,13 +75,14 @@ impl Kept {
         fs::rename(&new, &self.file)
     }
 
-    /// Returns whether `key` can be kept beside the others.
+    /// Returns whether the lock of `key` can be kept in addition to the present ones.
     pub fn has_room(&self, key: &str) -> bool {
         let locks = self.locks();
         locks.len() < TERRAFORM_LOCKS_MAX || locks.contains_key(key)
     }
 
-    /// Extends the lock of `key`, which `id` holds for `lease`, until it is removed.
+    /// Begins to extend the lock of `key`, until [`Kept::remove`] is called. The owner `id` holds it with a lease of
+    /// length `lease`.
     ///
     /// # Errors
     /// The file cannot be written. The lock is not extended then.
@@ -95,7 +96,8 @@ impl Kept {
         })
     }
 
-    /// Ends the extension of `key` for `id`. Returns true if it was kept for that id.
+    /// Stops extending the lock of `key`. Returns true if this agent extended it for the owner `id`; otherwise nothing
+    /// changes.
     pub fn remove(&self, key: &str, id: &str) -> bool {
         let mut locks = self.locks();
         let was_kept = locks.get(key).is_some_and(|lock| lock.id == id);
@@ -115,7 +117,7 @@ impl Kept {
         Lock { id: id.to_owned(), _stop: stop }
     }
 
-    /// Extends a lock until it is `stopped`, lost, or the agent ends.
+    /// Extends a lock until it is `stopped` or lost, or the agent ends.
     async fn extend(self: Arc<Self>, key: String, id: String, first: Duration, mut stopped: oneshot::Receiver<()>) {
         let mut next = first;
         loop {

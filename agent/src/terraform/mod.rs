@@ -51,7 +51,7 @@ pub struct Terraform {
     tell: fn(&str),
 }
 
-/// An answer that a request did not want: the status, and words for people.
+/// An error answer: the status, and a text for people.
 type Said = (StatusCode, String);
 
 impl Terraform {
@@ -205,7 +205,7 @@ fn id_of(info: &[u8]) -> Option<String> {
     info.get("ID")?.as_str().filter(|id| !id.is_empty()).map(str::to_owned)
 }
 
-/// Returns the lock info of a holder. Holders that are no Terraform have their name as ID, and their note as Info.
+/// Returns the lock info of a holder. A holder other than Terraform is shown with its owner as ID and its note as Info.
 fn info_of(holder: &ShownGrant) -> Vec<u8> {
     if id_of(&holder.note).is_some() {
         return holder.note.clone();
@@ -220,7 +220,7 @@ fn no_id() -> Said {
     (StatusCode::BAD_REQUEST, text.to_owned())
 }
 
-/// Converts a failure of the nodes.
+/// Returns the error answer for a failure of the nodes.
 fn failed(error: Error) -> Said {
     let status = match error.kind() {
         ErrorKind::BadArgument => StatusCode::BAD_REQUEST,

@@ -22,7 +22,7 @@ impl Nodes {
         Self((0..count).map(|_| Setup::new().start()).collect())
     }
 
-    /// Starts an agent of all these nodes, and waits until it has reached each of them.
+    /// Starts an agent with all these nodes, and waits until it has reached each of them.
     pub fn agent(&self) -> Running {
         self.agent_with(|config| config)
     }
@@ -48,7 +48,7 @@ pub fn nowhere() -> Vec<String> {
     ["a", "b", "c"].map(|name| format!("unix:///nowhere/{name}")).to_vec()
 }
 
-/// A running agent, on the thread of its client in this process.
+/// A running agent, in this process, on the thread that its client uses.
 pub struct Running {
     folder: TempDir,
     password: Option<Password>,

@@ -1,5 +1,5 @@
-//! Tests of the commands that clients send before lock commands. No node can be reached here, and the agent answers all
-//! the same.
+//! Tests of the commands that clients send before lock commands. The agent answers them although it can reach no node
+//! here.
 
 use palisade_agent::Password;
 

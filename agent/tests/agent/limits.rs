@@ -1,4 +1,4 @@
-//! Tests of the limits on what one client can use up of the agent.
+//! Tests of the limits on how much of the agent one client can use.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

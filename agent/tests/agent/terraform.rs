@@ -99,7 +99,8 @@ fn the_protocol_as_documented() {
     assert!(is(&ask(&agent, "PUT", "/shop", &info("ann")), TAKEN));
 }
 
-/// Another client of the lock is shown as a lock info too, because Terraform understands nothing else.
+/// A client other than Terraform holds the lock. It is shown as a lock info too, because Terraform understands nothing
+/// else.
 #[test]
 fn a_holder_that_is_no_terraform() {
     let nodes = Nodes::start(3);
@@ -281,7 +282,7 @@ fn credentials_are_needed_where_they_are_set() {
     }
 }
 
-/// Another agent with the same file continues the locks of one that has ended, and takes its UNLOCK.
+/// Another agent with the same file continues the locks of one that has ended, and an UNLOCK sent to it succeeds.
 #[test]
 fn the_next_agent_continues() {
     let nodes = Nodes::start(3);
