@@ -42,7 +42,7 @@ enum Look {
 
 /// A model within bounds, with every rule, or with one rule switched off to show that the model needs it.
 pub struct Bounded<R> {
-    /// Names what the model is to show: the bounds if every rule is on, otherwise the rule that is switched off.
+    /// The description of the model: the bounds if every rule is on, otherwise the rule that is switched off.
     pub about: R,
     check: Box<dyn Fn(&Look) -> Outcome>,
 }

@@ -35,7 +35,7 @@ struct Mutex {
     register: Floors,
     /// The last time at which an operator broke the whole lock, and the largest broken token.
     taken_away: Option<(TimeUs, u64)>,
-    /// The claims that ended so. Their holders still rely on the lock.
+    /// The claims that ended when an operator broke the lock. Their holders still rely on it.
     unaware: Vec<Claim>,
     /// The tokens of single grants that an operator broke while others stayed.
     broken: Vec<u64>,
@@ -202,8 +202,8 @@ impl Mutex {
         Ok(())
     }
 
-    /// Changes the claim of a holder whose lock an operator broke, and which does not know that yet. With a larger token
-    /// than the broken ones, a new claim begins: the node granted the lock again, for a late copy of the request.
+    /// Changes the claim of a holder that does not know yet that an operator broke its lock. With a larger token than
+    /// the broken ones, a new claim begins: the node granted the lock again, for a late copy of the request.
     fn go_on(
         &mut self,
         key: u32,

@@ -41,7 +41,7 @@ struct State {
 }
 
 impl RollOut {
-    /// Returns what a program does again and again.
+    /// Returns the steps of one round of a program, which it repeats.
     fn round(self, program: usize, version: Version) -> &'static [Step] {
         use Step::{Release, Take, Work};
         match version {
@@ -92,7 +92,7 @@ impl RollOut {
         others.iter().map(replaced).collect()
     }
 
-    /// Examines all states. Returns what is wrong with the first bad one, and whether all programs can reach `new`.
+    /// Examines all states. Returns the fault of the first bad state, and whether all programs can reach `new`.
     fn explore(self) -> (Option<&'static str>, bool) {
         let start = State { programs: [(Version::Old, 0); PROGRAMS], holders: [None; 2] };
         let (mut seen, mut open) = (HashSet::from([start]), VecDeque::from([start]));

@@ -117,7 +117,8 @@ fn through_stalls_a_lock_is_kept_by_rounds_in_time_that_are_repeated() {
     assert!(matches!(found(Rule::RoundsInTime, is_meant), Failure::Lost { .. }));
 }
 
-/// If the only faults are bursts, stalls and broken locks, no other lock is lost, and every caller gets a free lock.
+/// If the only faults are bursts, stalls and broken locks, only the broken locks are lost, and every caller gets a free
+/// lock.
 #[test]
 fn through_moments_alone_locks_are_kept_and_had() {
     let is_meant = |kind: &Kind| {

@@ -49,7 +49,7 @@ const LONG_HOLD_MAX_MS: u64 = 12_000;
 /// The number of tasks of a client process that hold locks of one node by KEEPALIVE.
 const KEEPERS: u64 = 2;
 
-/// The way in which a lock is requested.
+/// The mode in which a lock is requested.
 #[derive(Clone, Copy, Debug)]
 enum Aim {
     Alone,

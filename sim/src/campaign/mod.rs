@@ -116,9 +116,9 @@ pub struct Outcome {
     pub elections: elected::Elections,
     /// The result of judging the agents' answers to RELEASE.
     pub given_back: given_back::GivenBack,
-    /// Writes to resources that check tokens.
+    /// The result of judging writes to resources that check tokens.
     pub gated: gated::judge::Gated,
-    /// True if one of these was in PostgreSQL.
+    /// True if one of these resources was in PostgreSQL.
     pub postgresql: bool,
     /// True if disks could fill up.
     pub full_disks: bool,

@@ -10,28 +10,28 @@ pub const GATES: u32 = 2;
 /// The number of the resource in PostgreSQL. Those with a gate have the numbers below it.
 pub const IN_POSTGRESQL: u32 = GATES;
 
-/// The place of resources.
+/// The servers that have a resource.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Place {
-    /// Servers with the module, of which one has the gate and the list now.
+    /// The URLs of servers with the module. One of them has the gate and the list now.
     Servers(Vec<String>),
-    /// A database of PostgreSQL.
+    /// The address of a PostgreSQL database.
     PostgreSql(String),
 }
 
 /// A resource, and the lock that protects it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Resource {
-    /// The number.
+    /// The number of the resource.
     pub number: u32,
-    /// The shared key in whose slot it is: when that slot moves, all of the resource does.
+    /// The key whose name is the hash tag of the resource's lock, gate and list: all are in its slot, and move with it.
     pub key: String,
-    /// The place.
+    /// The servers that have the resource.
     pub place: Place,
 }
 
 impl Resource {
-    /// Returns the name of the lock, which a fence has too.
+    /// Returns the name of the lock. In PostgreSQL the fence has this name too.
     pub fn lock(&self) -> String {
         name(&self.key, "lock")
     }
@@ -41,37 +41,37 @@ impl Resource {
         name(&self.key, "gate")
     }
 
-    /// Returns the name of the list.
+    /// Returns the name of the list of entries.
     pub fn list(&self) -> String {
         name(&self.key, "landed")
     }
 }
 
-/// Returns a name in the slot of this key.
+/// Returns the name `of` in the slot of this key.
 pub fn name(key: &str, of: &str) -> String {
     format!("{{{key}}}:{of}")
 }
 
-/// A write. It lands as a whole, or not at all.
+/// A write to a resource, as the resource stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Entry {
-    /// The token that it was made with.
+    /// The token with which the holder writes.
     pub token: u64,
-    /// The holder.
+    /// The holder that writes.
     pub who: Holder,
-    /// The number of the write, of this holder's.
+    /// The number of this write among the writes of its holder.
     pub number: u32,
 }
 
 /// The answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// The write landed.
+    /// The entry is in the resource.
     Landed,
-    /// A newer holder was there.
+    /// The write was refused, because a newer holder had written.
     Fenced,
-    /// Nothing was done: the server is away, or refuses for another reason.
+    /// Nothing was written: the server is away, or refuses for another reason.
     NotDone,
-    /// No answer came, so it may land later.
+    /// No answer arrived, so the entry may still be written later.
     Unknown,
 }

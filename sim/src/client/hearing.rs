@@ -1,4 +1,4 @@
-//! Input of a client: answers, and missing answers.
+//! The answers that a client receives, and missing answers.
 
 use palisade_core::quorum::{
     Answer, Ask, Call, ChoiceProgress, Held, NodeId, Progress, Refused, WaitTask, Waiter, margin_us,
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// Sends the machine's next calls. With `SecondRound` switched off, they count as done.
+    /// Sends the calls that the machine asks for next. With `SecondRound` switched off, they count as done.
     fn go_on(&mut self, calls: Vec<Call>, now: Now) -> Step {
         if self.without.is(Rule::SecondRound) {
             for call in &calls {

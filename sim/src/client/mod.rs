@@ -1,5 +1,5 @@
-//! A client without sockets: the machines of `palisade_core::quorum`, surrounded by what the client crate does around
-//! them.
+//! A client without sockets: the state machines of `palisade_core::quorum`, with a simple substitute for the rest of
+//! the client crate.
 //!
 //! The client takes one lock at a time. Its driver (a model or the simulation) delivers the client's requests, decides
 //! when time passes, and reports to the referee what the client relies on. Times are those of the client's own clocks.
@@ -48,10 +48,9 @@ pub enum Status {
     Ended,
     /// An attempt was refused.
     Refused(Refused),
-    /// The client's turn in the queues came. The number is that of the reserved permit; `None` if the client left the
-    /// queues.
+    /// The client's turn in the queues came, with this reserved permit number; `None` if the client left the queues.
     Told(Option<u16>),
-    /// The number of a permit that a majority shows as free; `None` if it shows none.
+    /// A majority shows a permit as free, with this number; `None` if it shows none.
     Shown(Option<u16>),
     /// The client no longer asks or waits for a lock.
     Left,

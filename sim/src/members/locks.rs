@@ -170,7 +170,7 @@ impl Checked {
         self.0.without == Some(rule)
     }
 
-    /// Returns the nodes of a version, with their places counted from 0.
+    /// Returns the nodes of a version, in the order in which messages number them from 0.
     fn nodes(&self, version: usize) -> &[u8] {
         &self.0.versions[version]
     }

@@ -1,4 +1,4 @@
-//! The rules of a set that changes, each with a model that needs it.
+//! A model for each rule of a set that changes, which is unsound without that rule.
 
 use super::{agreement, bounds};
 use crate::checker::Bounded;

@@ -118,8 +118,8 @@ impl Config {
 /// A model, with a cache of results about its states.
 pub(super) struct Checked {
     pub(super) config: Config,
-    /// For states of the nodes, by hash, whether every lock becomes available from there. Two states whose nodes are
-    /// equal share an entry.
+    /// For each state of the nodes, by its hash: whether every lock becomes available from there. Two states whose
+    /// nodes are equal share an entry.
     pub(super) right: Mutex<HashMap<u64, bool>>,
 }
 

@@ -193,8 +193,8 @@ impl State {
         hasher.finish()
     }
 
-    /// Returns true if, when only time passes, every lock becomes free, every waiter is answered, and a new client gets
-    /// the lock at the first attempt.
+    /// Returns true if every lock becomes free, every waiter is answered, and a new client gets the lock at the first
+    /// attempt, provided that no client acts any more and only time passes.
     pub fn comes_right(&self, config: &Config) -> bool {
         let mut later = self.clone();
         later.requests.clear();

@@ -357,8 +357,8 @@ impl OneKey {
         self.broken.get_or_insert_with(|| what.to_owned());
     }
 
-    /// Describes what goes wrong if no client sends anything any longer: once leases and guards end, every waiter must
-    /// be served in time. Returns `None` if nothing does.
+    /// Checks that every waiter is served in time, once leases and guards end, if no client sends anything any longer.
+    /// Returns a description of the failure, or `None`.
     pub fn goes_wrong(&self) -> Option<String> {
         let mut later = self.clone();
         for _ in 0..LONG_TICKS {

@@ -1,5 +1,5 @@
 //! Watches how a node serves clients that lock on it alone. The watch does not know how the node decides. It knows only
-//! which requests wait in which order, who has which lock, and how many holds an owner has.
+//! which requests wait in which order, who holds which lock, and how many holds an owner has.
 //!
 //! The watch detects a node's error at once, while the referee judges its consequences for clients.
 

@@ -11,7 +11,7 @@ use crate::client::{Client, Status, Step};
 use crate::history::{Event, HeldAs, Holder, Occurrence, TimeUs};
 use crate::messages::Payload;
 
-/// The time, in microseconds, after which a client that still hopes for an answer checks its lock again.
+/// The time, in microseconds, after which a client checks its lock again, while an answer may still extend it.
 const HOPES_US: u64 = 1_000;
 
 /// A client sometimes begins the next round of extension before the present one is over: when the ttl divided by this

@@ -95,8 +95,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Returns true in half of the cases in which several clients hold the lock of `key`. The caller then breaks one of
-    /// the grants.
+    /// Returns true at random, in half of the cases in which several clients hold the lock of `key`. The caller then
+    /// breaks one of the grants.
     fn has_several(&mut self, node: usize, key: u32) -> bool {
         let server = self.nodes[self.server_of(node, key)].server.as_ref();
         let several = server.and_then(|server| server.locks().get(&key)).is_some_and(|lock| lock.len() > 1);

@@ -34,7 +34,7 @@ impl World<'_> {
         }
     }
 
-    /// Returns the delays after which copies of a message arrive.
+    /// Returns the delay of each copy of a message that arrives; none if the message is lost.
     pub(super) fn copies(&mut self, n: usize, client: usize, to_node: bool) -> Vec<u64> {
         let network = self.plan.network;
         // The servers of one cluster share the node's number.

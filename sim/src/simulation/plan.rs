@@ -181,8 +181,8 @@ impl Plan {
         if self.changes_set() { self.first_set } else { self.nodes.len() }
     }
 
-    /// Returns the number of the client that takes each key at the end of a run. If the set changes, this client's list
-    /// must not name a server twice, since the list would then lack a member.
+    /// Returns the number of the client that takes each key at the end of a run, to check that every lock is available.
+    /// If the set changes, this client's list must not name a server twice, since the list would then lack a member.
     pub(super) fn has_every_node(&self) -> u32 {
         let is_first_short =
             self.changes_set() && self.clients.len() > 1 && self.alias.is_some_and(|(client, ..)| client == 0);

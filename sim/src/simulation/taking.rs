@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::history::{Event, Holder, Occurrence};
 use crate::rules::Rule;
 
-/// One in `BARRED_OF` callers is refused for good after a few attempts.
+/// One in `BARRED_OF` callers, on average, is refused for good after a few attempts.
 const BARRED_OF: u32 = 40;
 
 /// The delay, in microseconds, after which a client notices that a majority of nodes answers.

@@ -1,5 +1,5 @@
-//! The world of a run: nodes and clients on machines of their own, a network between them, and faults, in the order of
-//! true time. The same plan gives exactly the same run.
+//! The world of a run: nodes and clients on machines of their own, a network between them, and faults. Events happen in
+//! the order of true time, so the same plan gives exactly the same run.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -19,7 +19,7 @@ use crate::campaign::world::{NODES, World};
 /// The time to wait for each lock.
 const WAIT: Duration = Duration::from_secs(15);
 
-/// A request that fails longer than this before its deadline fails too early.
+/// The time before its deadline within which a request may fail; one that fails earlier fails too early.
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// The time for which each lock is kept: at least three leases.

@@ -91,7 +91,7 @@ async fn keep(world: &World, witness: &Witness, guard: Guard, time: Duration) ->
     }
 }
 
-/// Reports the failures among `all` locks as one finding, since they have one cause.
+/// Reports all locks of a drill that failed as one finding, since they have one cause.
 async fn tell(world: &World, drill: &str, all: usize, holders: JoinSet<Option<String>>) {
     let mut wrong: Vec<String> = holders.join_all().await.into_iter().flatten().collect();
     wrong.sort_unstable();

@@ -1,5 +1,5 @@
-//! Judges writes to resources: none that was refused landed, and each one that was acknowledged is there, unless a
-//! replica took over at the time and lacked it.
+//! Judges the writes to resources. A write that was refused must not be in the resource. A write that was acknowledged
+//! must be there, unless a replica took over at that time without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,36 +10,36 @@ use crate::campaign::journal::Line;
 use crate::campaign::resource::{Answer, IN_POSTGRESQL};
 use crate::history::TimeUs;
 
-/// The fault that loses acknowledged writes: those that the replica lacks. It begins before everything that was
-/// acknowledged earlier is on the replica.
+/// The name of the fault that may lose acknowledged writes: the replica takes over without those that it has not
+/// received. All writes that were acknowledged before its recorded beginning are on the replica.
 pub const TAKE_OVER: &str = "data master killed, replica takes over";
 
-/// The result of all writes of one kind of place.
+/// The counts of all writes to the resources behind gates, or to those behind fences.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Writes that were acknowledged.
+    /// The number of writes that were acknowledged.
     pub landed: usize,
-    /// Writes that were refused as late.
+    /// The number of writes that were refused, because a newer token had passed.
     pub fenced: usize,
-    /// For each fault that happened: the late writes that it met, because they were refused by what was remembered
-    /// over it.
+    /// For each kind of fault, the number of late writes that were refused only because the gate or fence still had its
+    /// tokens after the fault.
     pub fenced_after: BTreeMap<Over, usize>,
-    /// The late writes that met no fault.
+    /// The number of late writes whose refusal shows nothing about any fault.
     pub fenced_calmly: usize,
-    /// Writes without an answer, and those that no server took.
+    /// The number of writes without an answer, and of those that no server performed.
     pub unanswered: usize,
-    /// Acknowledged writes that a replica lacked when it took over.
+    /// The number of acknowledged writes that a replica lacked when it took over.
     pub lost: usize,
 }
 
-/// The result of all writes.
+/// The result of judging all writes to resources.
 #[derive(Clone, Debug, Default)]
 pub struct Gated {
     /// Writes behind gates.
     pub gates: Counts,
     /// Writes behind fences of PostgreSQL.
     pub fences: Counts,
-    /// The violations.
+    /// The violations that were found.
     pub wrong: Vec<Wrong>,
 }
 
@@ -49,7 +49,8 @@ impl Gated {
     }
 }
 
-/// Judges all writes. If `keeps` is false, servers may lose everything at any time, so nothing has to be there.
+/// Judges all writes. If `keeps` is false, servers may lose their data at any time, so acknowledged writes need not be
+/// there.
 pub fn judge(lines: &[Line], seen: &BTreeMap<u32, Seen>, faults: &[Fault], trials: &[Trial], keeps: bool) -> Gated {
     let mut all = Gated::default();
     for trial in trials {
@@ -91,7 +92,8 @@ pub fn judge(lines: &[Line], seen: &BTreeMap<u32, Seen>, faults: &[Fault], trial
 }
 
 impl Counts {
-    /// Counts a late write that was refused after these faults.
+    /// Counts a late write that was refused. `met` has the faults after which only the remembered tokens can have
+    /// refused it.
     fn refuse(&mut self, met: &[Over]) {
         self.fenced += 1;
         self.fenced_calmly += usize::from(met.is_empty());
@@ -101,7 +103,7 @@ impl Counts {
     }
 }
 
-/// Returns the writes to each resource that raised its gate, or may have done so.
+/// Returns, for each resource, the writes that raised its gate, or may have done so.
 fn raises(lines: &[Line], seen: &BTreeMap<u32, Seen>) -> BTreeMap<u32, Vec<Raise>> {
     let mut raises: BTreeMap<u32, Vec<Raise>> = BTreeMap::new();
     for line in lines {
@@ -113,7 +115,7 @@ fn raises(lines: &[Line], seen: &BTreeMap<u32, Seen>) -> BTreeMap<u32, Vec<Raise
     raises
 }
 
-/// Returns true if a replica took over between the two.
+/// Returns true if a replica took over at a time between `sent` and `at`.
 fn is_excused(faults: &[Fault], sent: TimeUs, at: TimeUs) -> bool {
     let is_then = |fault: &&Fault| fault.from <= at && fault.until.is_none_or(|until| sent <= until);
     faults.iter().filter(|fault| fault.kind == TAKE_OVER).any(|fault| is_then(&fault))

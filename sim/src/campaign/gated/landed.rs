@@ -10,16 +10,17 @@ use crate::history::TimeUs;
 /// The writes that were seen in a resource.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// All entries that were ever there, with the last moment at which each was.
+    /// All entries that were ever read, each with the beginning of the last reading that had it.
     pub ever: BTreeMap<Entry, TimeUs>,
     /// The entries of the last reading.
     pub last: BTreeSet<Entry>,
-    /// True after the first finding: the next ones only repeat it.
+    /// True after the first finding, because later readings would only repeat it.
     is_wrong: bool,
 }
 
 impl Seen {
-    /// Takes up a reading that began at `at`. Returns what must not be in it.
+    /// Records a reading of the resource `number`, which began at `at`. Returns a finding if it has a late write, or a
+    /// write twice.
     pub fn see(&mut self, number: u32, at: TimeUs, entries: &[Entry]) -> Option<Wrong> {
         let late = entries.windows(2).find(|two| two[1].token < two[0].token);
         let late = late.map(|two| format!("late write: in resource {number}, {:?} landed behind {:?}", two[1], two[0]));
@@ -33,17 +34,18 @@ impl Seen {
     }
 }
 
-/// The writes that were seen in each resource.
+/// The writes that were read from each resource.
 #[derive(Clone, Debug, Default)]
 pub struct Landed(Arc<Mutex<BTreeMap<u32, Seen>>>);
 
 impl Landed {
-    /// Returns what was seen so far, by the number of the resource.
+    /// Returns the writes that were read so far, by the number of the resource.
     pub fn all(&self) -> BTreeMap<u32, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes up a reading of a resource that began at `at`. Returns what must not be in it.
+    /// Records a reading of the resource `number`, which began at `at`. Returns a finding if it has a late write, or a
+    /// write twice.
     pub fn see(&self, number: u32, at: TimeUs, entries: &[Entry]) -> Option<Wrong> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(number).or_default().see(number, at, entries)

@@ -1,9 +1,9 @@
 //! Resources that refuse late writes by themselves: lists behind a gate, and a table behind a fence of PostgreSQL.
 //!
-//! Client processes write to them while they hold a lock, and also when they have lost it, since they do not look
-//! ([`writer`]). Each write is an entry with its token, so the entries of a resource show which writes landed, in their
-//! order. A [`reader`] looks at them all the time, and `judge` compares them with what the writers were answered, and
-//! with the faults over which the gates had to remember their tokens ([`trials`]).
+//! Client processes write to them while they hold a lock, and also after they have lost it, since they do not check
+//! that ([`writer`]). Each write is an entry with its token, so the entries of a resource show which writes landed, in
+//! their order. A [`reader`] reads them all the time, and `judge` compares them with the answers that the writers
+//! received, and with the faults after which the gates still had to know their tokens ([`trials`]).
 
 pub mod judge;
 pub mod landed;
@@ -26,23 +26,23 @@ use super::machine::Common;
 use super::process::key_name;
 use super::resource::{GATES, IN_POSTGRESQL, Place, Resource, name};
 
-/// All resources, and the servers that they have for themselves.
+/// All resources, and the servers that only the resources use.
 #[derive(Debug)]
 pub struct Data {
     /// The resources.
     pub resources: Vec<Resource>,
-    /// The two servers with gates; a cluster has the gates itself.
+    /// The two servers with gates; `None` in a cluster, whose nodes have the gates.
     pub pair: Option<Mutex<Pair>>,
     /// PostgreSQL, if it is installed.
     pub postgresql: Option<Mutex<PostgreSql>>,
     /// The writes that were seen in the resources.
     pub landed: Landed,
-    /// The faults over which gates and fences had to remember their tokens.
+    /// The faults of the resources' servers: gates and fences still had to know their tokens after them.
     pub trials: Trials,
 }
 
 impl Data {
-    /// Starts the servers, or takes those of a cluster, which have these URLs.
+    /// Starts the servers of the resources, or uses those of a cluster, at these URLs.
     ///
     /// # Errors
     /// A server does not start.

@@ -12,7 +12,7 @@ use crate::campaign::link::{Link, Target};
 use crate::campaign::machine::{Common, Durability, Machine, ask};
 use crate::campaign::patience::{PATIENCE, comes_true};
 
-/// The longest time for the replica to acknowledge everything, in milliseconds.
+/// The longest time until the replica has acknowledged everything, in milliseconds.
 const IN_STEP_MS: u64 = 1_000;
 
 /// The two servers.
@@ -27,7 +27,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts both.
+    /// Starts both servers.
     ///
     /// # Errors
     /// A server does not start, or no port is free.
@@ -42,7 +42,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Returns the URLs of both.
+    /// Returns the URLs of both servers.
     pub fn urls(&self) -> Vec<String> {
         self.machines.iter().map(|machine| format!("unix://{}", machine.socket().display())).collect()
     }
@@ -77,7 +77,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Waits until the replica has everything that was acknowledged before. Returns false if it never has.
+    /// Waits until the replica has every write that was acknowledged before. Returns false if that takes too long.
     pub async fn is_in_step(&self) -> bool {
         let url = &self.urls()[self.master];
         let asked = async || {

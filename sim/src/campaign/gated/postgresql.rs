@@ -26,7 +26,7 @@ const FURNISH: &str = "
     GRANT EXECUTE ON FUNCTION palisade.fence TO app;
 ";
 
-/// PostgreSQL refuses to run as root; Debian's package makes this user.
+/// The user as which PostgreSQL runs, because it refuses to run as root. Debian's package creates this user.
 const USER: &str = "postgres";
 
 /// Returns the folder of PostgreSQL's programs: that of the newest version that is installed.
@@ -36,7 +36,7 @@ pub fn programs() -> Option<PathBuf> {
     all.filter(|path| path.join("bin/postgres").exists()).max_by_key(version).map(|path| path.join("bin"))
 }
 
-/// A server, running or not.
+/// A PostgreSQL server, running or not.
 #[derive(Debug)]
 pub struct PostgreSql {
     programs: PathBuf,
@@ -46,10 +46,10 @@ pub struct PostgreSql {
 }
 
 impl PostgreSql {
-    /// Makes a database with the table, protected by the lock of this name, and starts its server.
+    /// Creates a database with the table, which the lock `lock` protects, and starts its server.
     ///
     /// # Errors
-    /// It cannot be made; the text says why.
+    /// The database cannot be created; the text says why.
     pub async fn make(programs: PathBuf, logs: &Path, lock: &str) -> Result<Self, String> {
         let folder = tempfile::Builder::new().prefix("palisade-chaos-postgresql-").tempdir();
         let folder = folder.map_err(|why| why.to_string())?;
@@ -73,12 +73,12 @@ impl PostgreSql {
         Ok(made)
     }
 
-    /// Returns the address for this user.
+    /// Returns the parameters with which this user connects.
     pub fn address(&self, user: &str) -> String {
         format!("host={} user={user} dbname=postgres connect_timeout=2", self.folder.path().display())
     }
 
-    /// Starts the server, and waits until it answers. What a killed one left must end first.
+    /// Starts the server, and waits until it answers. Processes that a killed server left must end first.
     ///
     /// # Errors
     /// It does not answer in time.
@@ -117,7 +117,8 @@ impl PostgreSql {
         }
     }
 
-    /// Shuts the server down: `Signal::INT` rolls back what is open, `Signal::QUIT` ends at once.
+    /// Shuts the server down. With `Signal::INT`, it rolls back open transactions first; with `Signal::QUIT`, it ends
+    /// at once.
     pub async fn end(&mut self, signal: Signal) {
         signal_to(self.child.as_ref(), signal);
         if let Some(child) = &mut self.child {

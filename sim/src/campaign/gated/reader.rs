@@ -1,4 +1,4 @@
-//! Reads all resources again and again, and notices a late write as soon as it is there.
+//! Reads all resources again and again, to notice a late write as soon as it is there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ async fn entries(resource: &Resource) -> Option<Vec<Entry>> {
     Some(texts.iter().map(|text| serde_json::from_str(text).expect("a writer wrote it")).collect())
 }
 
-/// Returns the list at this server; `None` unless the server is its master now.
+/// Returns the list `name` of the server at this URL; `None` unless the server is a master now.
 async fn list(url: &str, name: &str) -> Option<Vec<String>> {
     let mut connection = connect_to(url).await.ok()?;
     // In one step: a replica that has it too may be behind.

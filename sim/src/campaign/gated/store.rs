@@ -19,10 +19,11 @@ const SERVERS_MAX: usize = 8;
 /// The SQLSTATE of a fence that has seen a newer token.
 const FENCED: &str = "PF001";
 
-/// The settings of a connection to PostgreSQL: a holder that stays in its transaction is put out, and waits end.
+/// The settings of a connection to PostgreSQL: the server ends a session that is idle in its transaction, and a long
+/// wait for a row.
 const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '1500ms'; SET lock_timeout = '5s'";
 
-/// A connection that is opened when it is needed.
+/// A connection to the servers of a resource, opened when it is needed.
 pub(super) enum Store {
     Servers { urls: Vec<String>, open: Option<(String, MultiplexedConnection)> },
     PostgreSql { address: String, open: Option<tokio_postgres::Client> },
@@ -36,8 +37,8 @@ impl Store {
         }
     }
 
-    /// Writes an entry, whether or not its lock is still held. `behind` is the command behind the gate, which lacks the
-    /// entry's text. A writer to PostgreSQL waits for `pause` within its transaction.
+    /// Writes an entry, whether or not its lock is still held. `behind` is the LOCK.GATE command with the write, to
+    /// which this appends the entry's text. A writer to PostgreSQL waits for `pause` within its transaction.
     pub(super) async fn write(&mut self, to: &Resource, mut behind: Cmd, entry: Entry, pause: Duration) -> Answer {
         let text = serde_json::to_string(&entry).expect("plain data");
         match self {
@@ -57,7 +58,8 @@ impl Store {
     }
 }
 
-/// Sends the command to the server that has the gate, by redirections and by asking the others.
+/// Sends the command to the server that has the gate. Finds that server by redirections, or by asking one server after
+/// another.
 async fn write_behind_gate(
     urls: &[String],
     open: &mut Option<(String, MultiplexedConnection)>,
@@ -103,12 +105,12 @@ async fn write_behind_gate(
 
 enum Redirected {
     Answered(Answer),
-    /// The slot is there from now on.
+    /// The command has to go to this server, which has the slot from now on.
     To((String, MultiplexedConnection)),
     Nowhere,
 }
 
-/// Follows a redirection. ASK is for one command alone.
+/// Follows a redirection. After ASK, only this command goes to the other server.
 async fn redirected(error: &RedisError, kind: ServerErrorKind, command: &Cmd) -> Redirected {
     let Some((host, port)) = error.redirect_node() else { return Redirected::Nowhere };
     let url = format!("redis://{host}:{port}");
@@ -142,7 +144,7 @@ pub(super) async fn connect(address: &str) -> Option<tokio_postgres::Client> {
     Some(client)
 }
 
-/// Passes the fence, waits, and writes, in one transaction. An error says that nothing was done.
+/// Passes the fence, waits, and writes, in one transaction. After an error, nothing was written.
 async fn write_behind_fence(
     client: &mut tokio_postgres::Client,
     to: &Resource,

@@ -1,5 +1,5 @@
-//! Finds the faults that a gate or a fence met: those over which it remembered a newer token, and then refused a late
-//! write.
+//! Finds out which faults a gate or a fence has withstood: it had seen a newer token before the fault, and refused a
+//! late write after it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::campaign::journal::now_us;
 use crate::history::TimeUs;
 
-/// A kind of fault over which gates and fences have to remember their tokens.
+/// A kind of fault after which gates and fences must still have their tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Over {
     /// The server was killed, and came back with its data.
     Kill,
     /// The replica took over.
     Promotion,
-    /// The replica got everything anew, and then took over.
+    /// The replica synchronised fully with its master, and then took over.
     FullSync,
     /// The slot moved to another server.
     SlotMove,
@@ -47,7 +47,7 @@ pub struct Trial {
     pub until: TimeUs,
 }
 
-/// All trials so far.
+/// All recorded faults so far.
 #[derive(Clone, Debug, Default)]
 pub struct Trials(Arc<Mutex<Vec<Trial>>>);
 
@@ -59,13 +59,13 @@ impl Trials {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(trials);
     }
 
-    /// Returns all, in the order in which they ended.
+    /// Returns all recorded faults, in the order in which they ended.
     pub fn all(&self) -> Vec<Trial> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// A write that raised its gate, or may have done so.
+/// A write whose token the gate remembers, or may remember.
 #[derive(Clone, Copy, Debug)]
 pub struct Raise {
     /// The token of the write.
@@ -78,8 +78,8 @@ pub struct Raise {
     pub seen: Option<TimeUs>,
 }
 
-/// Returns the trials of a resource after which nothing but its memory can have refused a write with this token. Before
-/// such a trial, a write with a newer token landed, and did not get lost by it. After it, and until the refusal at `at`,
+/// Returns the faults of a resource that a refusal at `at` of a write with this token shows to be withstood. Before
+/// such a fault, a write with a newer token landed, and the fault did not lose it. Between the fault and the refusal,
 /// no write can have raised the gate again.
 pub fn met<'a>(
     raises: &[Raise],
@@ -102,12 +102,13 @@ mod tests {
 
     const KILL: Trial = Trial { over: Over::Kill, resource: 0, from: 200, until: 300 };
 
-    /// Returns a write that was answered after 10 µs, and then seen until `seen`.
+    /// Returns a write that was answered after 10 µs. Readings had it until `seen`.
     fn raise(token: u64, sent: TimeUs, seen: Option<TimeUs>) -> Raise {
         Raise { token, sent, at: sent + 10, seen }
     }
 
-    /// Returns the faults that a late write met: with token 5, sent at 400, refused at 410.
+    /// Returns the faults that a late write shows to be withstood. The write has token 5, is sent at 400, and refused
+    /// at 410.
     fn met_by(raises: &[Raise], trials: &[Trial]) -> Vec<Over> {
         met(raises, trials.iter(), 5, (400, 410))
     }

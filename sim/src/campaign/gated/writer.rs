@@ -1,6 +1,6 @@
-//! Tasks of a client process that write to resources which check their tokens. A [`Writer`] never looks whether it still
-//! has the lock: it sleeps past its leases, and the nemesis stops its process. A [`Latecomer`] writes all the time with
-//! tokens of earlier locks, so that late writes come at every moment, also right after each fault.
+//! Tasks of a client process that write to resources which check their tokens. A [`Writer`] never checks whether it
+//! still has the lock: it sleeps past its leases, and the nemesis stops its process. A [`Latecomer`] writes all the
+//! time with tokens of earlier locks, so that late writes come at every moment, also right after each fault.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,19 +34,19 @@ const EARLIER_MAX: usize = 16;
 /// The shortest and the longest pause of a latecomer, in milliseconds.
 const LATE_MS: [u64; 2] = [20, 200];
 
-/// The tokens of the last locks of a resource, in the order in which the writers were done with them.
+/// The latest locks of a resource that the writers are done with, in this order.
 type Earlier = Arc<Mutex<VecDeque<Pass>>>;
 
-/// The means to write with the token of an earlier lock.
+/// The next write with the token of an earlier lock.
 #[derive(Clone)]
 struct Pass {
-    /// The next write.
+    /// The entry to write.
     next: Entry,
-    /// The command behind the gate, up to the text of the entry.
+    /// The LOCK.GATE command with the write, without the text of the entry.
     behind: Cmd,
 }
 
-/// Starts all these tasks of a process.
+/// Starts all writers and latecomers of a process.
 pub async fn spawn(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     let resources: Vec<(Resource, Earlier)> =
         shared.settings.resources.iter().map(|resource| (resource.clone(), Earlier::default())).collect();
@@ -58,7 +58,7 @@ pub async fn spawn(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     }
 }
 
-/// A resource, and a task's connection to it.
+/// A resource, the connection of a task to it, and its earlier locks.
 struct Place {
     resource: Resource,
     store: Store,
@@ -75,7 +75,7 @@ fn places(resources: &[(Resource, Earlier)]) -> Vec<Place> {
 }
 
 impl Place {
-    /// Writes, and records the answer.
+    /// Writes the entry of `pass`, and records the answer.
     async fn write(&mut self, task: &Task, pass: Pass, pause: Duration) -> Answer {
         let sent = now_us();
         let answer = self.store.write(&self.resource, pass.behind, pass.next, pause).await;
@@ -91,7 +91,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Takes one lock after the other, and writes.
+    /// Takes one lock after the other, and writes under each.
     async fn run(mut self) {
         while !self.task.is_to_finish() && !self.places.is_empty() {
             self.hold_one().await;
@@ -152,7 +152,7 @@ impl Latecomer {
         }
     }
 
-    /// Draws one of the earlier tokens but the last, which may still be the newest of all.
+    /// Draws one of the earlier locks except the last, whose token may still be the newest of all.
     fn draw(&mut self) -> Option<Pass> {
         let mut earlier = self.place.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         let older = earlier.len().checked_sub(1).filter(|&older| older > 0)?;

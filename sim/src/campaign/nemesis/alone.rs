@@ -1,4 +1,4 @@
-//! A server that is not a node of the campaign. It suffers one kind of fault only, so no other fault can be the reason
+//! A server that is not a node of the campaign. It suffers one kind of fault only, so no other fault can be the cause
 //! of a wrong grant. Also the faults that happen to such servers and to nodes ([`Change`]).
 
 use std::sync::Arc;

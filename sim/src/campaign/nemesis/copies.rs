@@ -112,8 +112,8 @@ impl Copy {
     }
 }
 
-/// Waits until the state file in `dir` records a longer AOF than the copy in `kept`. Returns false at the time limit.
-/// Before that, a start could not notice that the copy was written over the original AOF: a known limit.
+/// Waits until the state file in `dir` records a longer AOF than the copy in `kept`. Returns false at the time limit. A
+/// start cannot notice before that time that the copy was written over the original AOF: a known limit.
 async fn state_file_knows_more(dir: &Path, kept: &Path) -> bool {
     let length = |path: &PathBuf| fs::metadata(path).map_or(0, |about| about.len());
     let is_increment = |path: &PathBuf| path.to_string_lossy().contains(".incr.");

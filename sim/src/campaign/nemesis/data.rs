@@ -22,7 +22,7 @@ use crate::campaign::resource::{GATES, IN_POSTGRESQL};
 use crate::campaign::world::World;
 use crate::history::TimeUs;
 
-/// The lines of INFO by which a server writes to its AOF, and not to a rewrite of it.
+/// The lines in the INFO of a server whose AOF is on and is not being rewritten.
 const REWRITTEN: [&str; 3] = ["aof_enabled:1", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"];
 
 /// A fault of the two servers with gates.
@@ -32,17 +32,17 @@ enum Of {
     TakenOver,
     /// The master dies, and comes back.
     Killed,
-    /// The replica gets everything anew, and replaces what it has. It takes over at once.
+    /// The replica synchronises fully, replaces its data, and takes over at once.
     Synced,
-    /// The replica loses its disk, and gets everything anew. It takes over at once.
+    /// The replica loses its disk, synchronises fully, and takes over at once.
     Emptied,
-    /// The master is stopped, and does later what it was asked for.
+    /// The master is stopped, and later performs the commands that arrived meanwhile.
     Stopped,
     /// The master loads its data again.
     Reloaded,
 }
 
-/// Acts on the two servers with gates. A storm lasts until each fault was there.
+/// Injects faults on the two servers with gates. A storm does not end before each of them has happened.
 pub async fn servers(world: Arc<World>, mut dice: Dice) {
     let Some(pair) = &world.data.pair else { return };
     let mut pair = pair.lock().await;
@@ -145,7 +145,7 @@ async fn in_step(pair: &Pair) -> Result<(), String> {
     if pair.is_in_step().await { Ok(()) } else { Err("the replica never has what its master has".to_owned()) }
 }
 
-/// Kills and restarts PostgreSQL, in each way in turn. A storm lasts until each was there.
+/// Kills and restarts PostgreSQL, in each of several ways in turn. A storm does not end before each has happened.
 pub async fn postgresql(world: Arc<World>, mut dice: Dice) {
     let Some(server) = &world.data.postgresql else { return };
     let mut server = server.lock().await;
