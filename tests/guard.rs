@@ -189,7 +189,7 @@ fn an_evicted_key_that_is_no_lock_bars_nothing() {
     assert_eq!(server.info("evicted"), 0);
 }
 
-/// Locks in other databases that survive a flush were never in doubt, so they can still be extended.
+/// A flush of one database leaves the locks in others. The node is still sure of them, so they can be extended.
 #[test]
 fn a_flush_of_one_database_costs_nobody_a_lock_in_another() {
     let server = Server::start();

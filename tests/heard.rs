@@ -18,7 +18,7 @@ fn asks(listener: &mut Client) {
     listener.ask(&format!("LOCK.HEAR {NAME} 60000"));
 }
 
-/// Returns each piece of news with its key and owner.
+/// Returns the answers in a reply to LOCK.HEAR (its news), each with its key and owner.
 #[track_caller]
 fn news(reply: &Reply) -> Vec<(String, String, Reply)> {
     let one = |news: &Reply| match &news.as_list()[..] {
@@ -32,7 +32,7 @@ fn told(key: &str, owner: &str, told: Reply) -> (String, String, Reply) {
     (key.to_owned(), owner.to_owned(), told)
 }
 
-/// Returns the next `count` pieces of news.
+/// Returns the next `count` answers that the listener receives.
 fn hears(listener: &mut Client, count: usize) -> Vec<(String, String, Reply)> {
     let mut all = vec![];
     while all.len() < count {

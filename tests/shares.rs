@@ -127,14 +127,15 @@ fn what_waits_has_a_bound_in_bytes() {
     }
 }
 
-/// Receives all news, in answers of limited length. Returns the number of pieces.
+/// Receives all answers for this listener, in replies of limited length. Returns their number.
 fn hears_all(ear: &mut Client) -> usize {
     std::iter::from_fn(|| Some(ear.say(&format!("LOCK.HEAR {NAME} 0")).as_list().len()))
         .take_while(|news| *news > 0)
         .sum()
 }
 
-/// An answer that its listener has not received keeps its bytes until it does.
+/// An answer that its listener has not received counts in the bytes for waiting requests until the listener receives
+/// it.
 #[test]
 fn answers_that_nobody_hears_count() {
     let server = Setup::new().module_arguments(&["max-waiting-bytes", "16777216"]).start();

@@ -63,7 +63,7 @@ fn each_grant_that_comes_changes_or_ends_is_told_and_a_lock_that_ends_once() {
     }
 }
 
-/// If all leases of a lock are over, that is one event, whatever their number.
+/// If all leases of a lock are over, the server publishes one event, whatever their number.
 #[test]
 fn a_lock_whose_leases_are_all_over_is_told_once() {
     let (server, mut events) = told();

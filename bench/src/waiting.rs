@@ -40,7 +40,7 @@ enum Way {
     Heard,
 }
 
-/// The ways in this order: those that the others are compared with come first.
+/// The ways to wait that are measured for one key. Those with which the others are compared come first.
 const FOR_ONE_KEY: &[Way] = &[Way::Connected, Way::List, Way::Blocked, Way::Lock, Way::Heard];
 const FOR_A_KEY_EACH: &[Way] = &[Way::List, Way::Lock, Way::Heard];
 

@@ -181,7 +181,7 @@ impl Nodes {
     }
 
     /// Sends each node's commands, which are about `key`, to one server of that node, and returns the answers. All are
-    /// sent at once, because a holder that loses its lock on one node at once releases it on the others.
+    /// sent at once, because a holder that loses its lock on one node releases it immediately on the others.
     pub async fn ask_each_about(&self, key: &[u8], commands: Vec<Vec<Cmd>>) -> Vec<ServerAnswer<Vec<Reply>>> {
         let master = async |node: &Node| node.says(node.place.master_of(node.number, key).await);
         let open = Self::connect(join_all(self.list.iter().map(master)).await).await;

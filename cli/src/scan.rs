@@ -1,4 +1,4 @@
-//! Looks through a server's keys by SCAN.
+//! Iterates over a server's keys by SCAN.
 
 use palisade_client::Why;
 use palisade_client::direct::ServerLink;
@@ -9,7 +9,7 @@ use crate::node_failure::strange;
 /// The cursor with which a scan begins, and which the server returns at its end.
 pub const START: &str = "0";
 
-/// The number of keys that the server looks at in one step: about a millisecond of work.
+/// The number of keys that the server examines in one step: about a millisecond of work.
 const COUNT: usize = 1_000;
 
 /// Takes one step of a scan. Returns the next cursor, and the keys of this pattern and type that the server found. The

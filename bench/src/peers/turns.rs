@@ -4,7 +4,7 @@
 /// were first by chance.
 pub const TURNS_MIN: u64 = 2;
 
-/// The results of one way in one turn.
+/// The results of one way of waiting in one turn of its measurement.
 #[derive(Clone, Default)]
 pub struct Turns {
     /// The times from a release to the next holder's answer, sorted.

@@ -85,8 +85,8 @@ pub fn circles(locks: &[WaitedFor]) -> Vec<Vec<Member>> {
     circles
 }
 
-/// Returns true if missing holder ids may hide a circle: one would close if all parties without a holder id were the
-/// same flow of control.
+/// Returns true if missing holder ids may hide a circle of waits: there would be one if all parties without a holder id
+/// were the same flow of control.
 pub fn may_be_hidden(locks: &[WaitedFor]) -> bool {
     let as_one = |party: &Party| Party {
         who: if party.is_unnamed() { String::new() } else { party.who.clone() },

@@ -13,15 +13,15 @@ use crate::show::{printable, time};
 /// The types of other libraries' locks. Palisade's own have another one.
 const TYPES: [&str; 2] = ["string", "hash"];
 
-/// The old locks of a server.
+/// The locks of another library on a server.
 #[derive(Default)]
 struct Old {
     number: usize,
-    /// One of them.
+    /// The name of one of these locks.
     name: Vec<u8>,
-    /// The time until the last of them ends, in ms.
+    /// The time until the last of these locks ends, in milliseconds.
     longest: u64,
-    /// The number of those without an end.
+    /// The number of these locks that never expire.
     endless: usize,
 }
 

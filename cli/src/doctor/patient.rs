@@ -38,7 +38,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns the kind of this node.
+    /// Returns the kind to which the servers of this node belong.
     pub fn of(node: &Node) -> Self {
         match *node.place {
             Place::Server(_) => Self::Alone,

@@ -31,7 +31,7 @@ pub(super) enum Verdict {
     NotThisKey,
 }
 
-/// Returns the level of a finding that something cannot be checked.
+/// Returns the level of the finding that something cannot be checked.
 pub(super) fn unknown(whose: &RightsSubject<'_>) -> Level {
     if whose.user.is_some() { Change } else { Note }
 }

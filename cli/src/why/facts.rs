@@ -69,7 +69,7 @@ impl Facts {
         Some(LockView::with(self.key.clone(), vec![], first, self.together.clone()))
     }
 
-    /// Returns the time after which `missing` of these times have passed, formatted for people.
+    /// Returns the time until `missing` of the events at these `times` have happened, formatted for people.
     pub fn until(&self, mut times: Vec<u64>, missing: usize) -> String {
         times.sort_unstable();
         time(times.get(missing.saturating_sub(1)).or(times.last()).copied().unwrap_or(0))

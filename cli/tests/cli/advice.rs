@@ -72,7 +72,7 @@ fn the_doctor_as_the_user_of_an_application() {
     as_app("nodes").assert_refused(193, "NOPERM");
 }
 
-/// One node with a problem does not prevent a lock; two would.
+/// One node with a problem does not prevent a lock; two would. `palisade why` says what to repair before that happens.
 #[test]
 fn what_to_repair_is_told_before_it_matters() {
     let mut nodes = Nodes::start(3);

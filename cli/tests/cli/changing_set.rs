@@ -138,7 +138,7 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
     assert!(few.out().contains("version 7"), "{few:?}");
 }
 
-/// With a mistyped port, the user is informed long before the program gives up.
+/// A port in the new set is mistyped. The program names the node that does not answer long before it gives up.
 #[test]
 fn a_new_node_that_does_not_answer_is_named_while_it_is_asked_again() {
     let servers = start(1);

@@ -17,7 +17,8 @@ fn what_is_left_behind_is_ended() {
     nodes.wait_idle();
 }
 
-/// A shell does not wait for a background process that reads its output; such a process gets time to finish.
+/// A shell ends without waiting for a background process that reads its output. `palisade exec` gives that process time
+/// to finish.
 #[test]
 fn what_ends_by_itself_is_waited_for() {
     let nodes = Nodes::start(1);
@@ -31,7 +32,7 @@ fn what_ends_by_itself_is_waited_for() {
     nodes.wait_idle();
 }
 
-/// A daemon that leaves the group on purpose is not touched.
+/// A daemon that leaves the process group on purpose is not ended.
 #[test]
 fn a_session_of_its_own_is_left_alone() {
     let nodes = Nodes::start(1);

@@ -116,7 +116,7 @@ fn a_majority_that_freezes_during_a_wait() {
 }
 
 /// Three of five nodes are frozen when a command begins, and answer again before its time is over. The time to connect
-/// counts as part of the wait, which used to be up to twice as long.
+/// counts as part of the wait. It used not to, and a wait could take twice its limit.
 #[test]
 fn what_the_first_connection_takes_is_part_of_the_wait() {
     const WAIT: Duration = Duration::from_secs(4);

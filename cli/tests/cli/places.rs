@@ -210,7 +210,7 @@ fn the_watchdog_gives_back_to_the_master_of_the_lock() {
     }
 }
 
-/// The current master is asked, before and after a fail-over.
+/// Commands ask the current master, before and after a fail-over.
 #[test]
 fn a_master_behind_sentinels_is_found() {
     let (one, other, sentinels) = watched(1, MAX_TTL_MS);

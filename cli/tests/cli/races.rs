@@ -46,7 +46,7 @@ fn a_collision_is_not_taken_for_a_holder() {
     nodes.wait_idle();
 }
 
-/// A short job has ended before hosts with late clocks start theirs: they still find its lock held.
+/// A short job has ended before hosts with late clocks start theirs. With `--min-hold` they still find its lock held.
 #[test]
 fn kept_for_those_who_are_late() {
     let nodes = Nodes::start(3);

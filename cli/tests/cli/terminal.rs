@@ -145,7 +145,7 @@ fn in_the_background_it_stops_when_it_wants_to_read() {
     nodes.wait_idle();
 }
 
-/// A killed command leaves the terminal in its own modes; the next command finds the modes of before.
+/// A killed command leaves the terminal in modes that it has set. The next command finds the earlier modes again.
 #[test]
 fn the_terminal_is_as_it_was() {
     let nodes = Nodes::start(1);

@@ -28,7 +28,7 @@ fn ask(port: u16, method: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// After kill -9 the next agent extends the lock before any request asks it to, and takes its UNLOCK.
+/// After kill -9 the next agent extends the lock before any request arrives, and an UNLOCK sent to it succeeds.
 #[test]
 fn the_next_agent_continues_after_kill_9() {
     let nodes = Nodes::start(5);

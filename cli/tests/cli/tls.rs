@@ -81,8 +81,8 @@ fn locks_of_nodes_that_ask_for_a_certificate_and_a_password() {
     assert!(ended.err().contains("NOAUTH"), "{ended:?}");
 }
 
-/// Each way to use a node reports the state, the cause and what to do. The ways are a command to each node, the taking
-/// of a lock, and the agent.
+/// Each fault of TLS is reported with the state, the cause and what to do, however a node is used: by a command to each
+/// node, by taking a lock, and by the agent.
 #[test]
 fn each_fault_of_tls_has_its_sentence() {
     let Some(dir) = certificates("DNS:locks.example") else { return };
@@ -156,7 +156,8 @@ fn announces_plain_ports(setup: Setup) -> Setup {
     setup.option("tls-ca-cert-file", &path("cert.pem"))
 }
 
-/// The program does not hang, and `doctor` says what to set.
+/// A cluster announces ports without TLS to clients that use TLS. The program does not hang, and `doctor` says which
+/// settings to change.
 #[test]
 fn a_cluster_that_announces_ports_without_tls() {
     if !has_tls() {

@@ -126,7 +126,7 @@ async fn a_majority_that_is_loading_is_waited_for() {
     assert!(waiting.await.unwrap().is_valid());
 }
 
-/// The error reports the obstacle, node by node.
+/// A wait that reaches its limit, and a `try_lock`, fail with an error that names the obstacle of each node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_of_waiting_tells_what_stood_in_the_way() {
     let (mut nodes, locks) = Nodes::with_client(5).await;

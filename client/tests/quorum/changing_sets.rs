@@ -281,7 +281,7 @@ async fn a_node_is_added_when_it_serves() {
     assert_eq!(guard.release().await, Released::Released);
 }
 
-/// A new node does not answer in time, as one under load would not: it is asked again.
+/// A new node does not answer in time, as under load: it is asked again, and then added.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_node_that_does_not_answer_is_asked_again() {
     let (nodes, locks) = founded(3, &[0, 1]).await;
@@ -296,8 +296,8 @@ async fn a_new_node_that_does_not_answer_is_asked_again() {
     assert_eq!([0, 1, 2].map(|place| version(&nodes.0[place])), [2; 3]);
 }
 
-/// A new node is guarded, and answers only on every other connection: the change asks until it knows that the node
-/// serves.
+/// A new node is guarded, and answers only on every other connection. The client that changes the set asks it again and
+/// again, and adds it only once it serves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guarded_node_that_answers_now_and_then_is_not_added() {
     let (nodes, locks) = founded(3, &[0, 1]).await;

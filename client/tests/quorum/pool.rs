@@ -16,7 +16,7 @@ const KILLED: [&str; 2] = ["of a killed one", "of another killed one"];
 const STOPPED: [&str; 2] = ["of a stopped one", "of another stopped one"];
 const ORDINARY: usize = 496;
 
-/// A task of a worker. It does what a paused program does: after its work it writes without another look at its lock.
+/// A task of a worker. It does what a paused program does: after its work it writes without checking its lock again.
 #[derive(Clone)]
 struct Worker {
     locks: Client,

@@ -35,8 +35,8 @@ async fn poll_once<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Option<
     .await
 }
 
-/// The runtime holds one lock and has just requested another one, when it blocks. Its answers are read, the lock is
-/// extended, and other tasks of the client get theirs.
+/// A runtime blocks while it holds a lock and has just requested another. The client's thread still reads the answers
+/// and extends the lock, and other tasks of the client get their locks.
 #[test]
 fn a_runtime_that_blocks_right_after_it_wrote() {
     let (own, other) = (current_thread(), current_thread());

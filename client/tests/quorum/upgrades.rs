@@ -66,8 +66,8 @@ async fn what_a_majority_does_not_know_is_refused() {
     }
 }
 
-/// One node after the other, each serving before the next, as docs/operations.md says. The holder keeps its lock, and
-/// the queue its order.
+/// All nodes are upgraded, one after the other; each serves before the next one stops, as docs/operations.md says. The
+/// holder keeps its lock, and the queue its order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs modules of earlier versions: make test-upgrade"]
 async fn a_lock_is_held_while_all_nodes_are_upgraded() {
@@ -101,7 +101,7 @@ async fn upgrading(nodes: &Nodes, options: &Options) -> Client {
     client
 }
 
-/// The order of an upgrade: nodes first, so the clients are of the earlier version for a while.
+/// An upgrade begins with the nodes, so clients of the earlier version use newer nodes for a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs modules of earlier versions: make test-upgrade"]
 async fn a_program_of_an_earlier_version_locks_newer_nodes() {
