@@ -10,7 +10,7 @@
 //! - `driver` performs the engine's decisions: only it writes to the server.
 //! - `durability` keeps the node's memory on the disk across its incarnations.
 //! - `state` is the node's memory, `config` the operator's settings, `clock` the time.
-//! - `ffi` is the seam to the server's C API, the only place with `unsafe`.
+//! - `ffi` wraps the server's C API: the only place with `unsafe`.
 
 #![deny(unsafe_code)]
 
@@ -34,8 +34,8 @@ use driver::cluster;
 use durability::start;
 use ffi::{CallReply, Context, Module, warn};
 
-/// Commands of the server without which locks would fail without a message, each with the reason why the module needs
-/// it. The last two are only needed in a cluster.
+/// Commands of the server that the module needs, each with the reason. If one were hidden, locks would fail without a
+/// message. The last two are only needed in a cluster.
 const NEEDED: [(&CStr, &str); 3] = [
     (c"DEL", "replicas and the AOF are told with it that a lock is free"),
     (c"UNLINK", "a hand-over asks with it whether this node serves the key"),

@@ -278,7 +278,7 @@ fn a_slot_that_was_emptied_is_guarded_until_its_last_lock_would_have_ended() {
     }
 }
 
-/// A key deleted by hand is free at once, as outside a cluster: the operator is responsible.
+/// A lock whose key is deleted by hand is free at once, as outside a cluster: the operator is responsible.
 #[test]
 fn a_key_that_is_deleted_guards_nothing() {
     let (one, _other) = cluster();

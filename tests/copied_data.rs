@@ -39,8 +39,9 @@ fn snapshots() -> Setup {
     Setup::new().option("save", "3600 1")
 }
 
-/// A node is shut down cleanly, and its proof is not used up: the next server in its folder has another state file, or
-/// none. That server grants a lock and is killed. When the first node then starts in the folder, it is guarded.
+/// A node is shut down cleanly, so its state file proves what it granted. The next server in its folder uses another
+/// state file, or none. It grants a lock and is killed. When the first node then starts in the folder, its proof does
+/// not count, and it is guarded.
 #[test]
 fn data_that_another_life_used_proves_nothing() {
     let others: [&[&str]; 2] = [&["state-file", "other.state"], &["state-file", ""]];

@@ -27,8 +27,8 @@ fn a_late_writer_is_refused() {
     assert_eq!((server.info("gate_passes"), server.info("gate_refusals"), server.info("gates")), (4, 2, 1));
 }
 
-/// A permit is refused if its token is below that of a reader that came later, although neither excludes others of its
-/// kind. A reader is refused below a later permit's token.
+/// A gate refuses a permit whose token is smaller than that of a later reader, and a reader whose token is smaller than
+/// that of a later permit. (Readers do not exclude each other, nor do permits with different numbers.)
 #[test]
 fn every_mode_is_refused_by_those_that_it_excludes() {
     let server = Server::start();
@@ -98,7 +98,7 @@ fn the_reply_is_that_of_the_command() {
     assert!(client.say(&format!("LOCK.GATE g 5 COMMAND LOCK.CHECK k {token}")).as_int() > 0);
 }
 
-/// A large command runs as a small one does.
+/// LOCK.GATE runs a command with ten thousand arguments as it runs a small one.
 #[test]
 fn ten_thousand_arguments() {
     let server = Server::start();

@@ -35,7 +35,7 @@ fn files_and_folders_import_each_other_one_way() {
     }
 }
 
-/// `src/ffi`, the seam to the server, can be read and changed without the rest of the module.
+/// `src/ffi`, the wrapper of the server's C API, can be read and changed without the rest of the module.
 #[test]
 fn the_seam_imports_nothing_from_outside() {
     let graph = Sources::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).graph();

@@ -297,7 +297,8 @@ fn replicas_hear_of_each_prolongation_and_keep_nothing_alive() {
     drop(me);
 }
 
-/// The renewal is refused for the same reason as the holder's EXTEND would be.
+/// A master that follows too few replicas does not renew a lease, for the same reason for which it refuses the holder's
+/// EXTEND.
 #[test]
 fn a_master_without_enough_replicas_prolongs_nothing() {
     let server = Server::start();

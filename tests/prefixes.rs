@@ -161,7 +161,8 @@ fn it_is_rewritten_and_read_again_and_figures_begin_anew() {
     assert_eq!(configured(&mut server.client()), "");
 }
 
-/// Waiters are unaffected, and every grant is counted under the prefixes listed at its time.
+/// `lock.metrics-prefixes` is set while a thousand requests wait. They are not affected, and every grant is counted
+/// under the prefixes listed at its time.
 #[test]
 fn it_can_be_set_while_a_thousand_wait() {
     let server = Setup::new().option("maxclients", "2000").start();

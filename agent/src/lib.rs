@@ -224,7 +224,7 @@ impl Agent {
     }
 }
 
-/// Answers requests for metrics until the future is dropped, and so for the health of an agent that ends.
+/// Answers requests for metrics and for the agent's health, until the future is dropped: also while the agent ends.
 async fn serve_metrics(state: Arc<State>, listener: TcpListener) {
     let answer = move |request| {
         let state = Arc::clone(&state);

@@ -17,7 +17,7 @@ use crate::server::{Server, cpu_of_process, switches_of_process};
 /// The number of nodes.
 const NODES: usize = 5;
 
-/// The locks of each kind in one round of the comparison.
+/// The number of locks of each kind in one round of the comparison.
 const BATCH: usize = 200;
 
 /// The lease of a lock, in milliseconds.
@@ -308,7 +308,7 @@ struct Measured {
     /// The time of taking each lock.
     times: Histogram<u64>,
     took: Duration,
-    /// The CPU of the caller, the agent and the nodes.
+    /// The CPU time of the caller, the agent and the nodes.
     cpu: [Duration; 3],
     switches: u64,
 }

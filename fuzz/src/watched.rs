@@ -3,7 +3,7 @@
 use palisade_core::BootTime;
 use palisade_core::quorum::{Keeper, News, ROUNDS_A_LEASE, Work};
 
-/// The longest pause before a failed round is repeated is a lease divided by this.
+/// The longest pause before a failed round is repeated, as a part of a lease: a tenth.
 const AGAIN_OF_TTL: u64 = 10;
 
 /// The shortest pause before a round is repeated, in microseconds.

@@ -157,7 +157,7 @@ impl World {
         self.in_time(place) > 0
     }
 
-    /// Has the node's state written. If that is `needed`, the node may promise nothing before it is done.
+    /// Begins to write the node's state. If that is `needed`, the node may promise nothing before it is written.
     pub fn save(&mut self, needed: bool) {
         let now = self.now();
         if let Some(disk) = &mut self.disk {
@@ -316,9 +316,9 @@ impl World {
         }
     }
 
-    /// Checks when the background next looks for ended leases: never before the first end, and soon after it, or at
-    /// once. It may look earlier to move later ends to the ring of the timing wheel. (If a lock is renamed long after
-    /// its end, while writes are paused, it is due at once.)
+    /// Checks the time at which the node next looks for ended leases: never before the first end, and soon after it, or
+    /// at once. It may look earlier to move later ends to the ring of the timing wheel. (If a lock is renamed long
+    /// after its end, while writes are paused, it is due at once.)
     fn leases_are_looked_after(&self) {
         let first = self.locks.values().map(Lock::next_end).min();
         let earliest = self.node.deadlines().earliest();

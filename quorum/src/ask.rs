@@ -1,4 +1,4 @@
-//! The questions to nodes and their answers, and rules about numbers: majorities and validity.
+//! The questions to nodes and their answers, and the calculations of majorities and validity.
 
 use crate::values::limits::DRIFT_PERCENT;
 use crate::values::time::BootTime;

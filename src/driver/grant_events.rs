@@ -44,7 +44,7 @@ fn publish_all(ctx: Context<'_>) {
     }
 }
 
-/// Has the unpublished events published in the next pass of the event loop, because the server is in the middle of a
+/// Publishes the unpublished events in the next pass of the event loop, because the server is in the middle of a
 /// command now.
 pub fn publish_soon(ctx: Context<'_>) {
     if config::events() && !IS_UNDER_WAY.swap(true, Relaxed) {

@@ -22,8 +22,8 @@ pub fn join(ctx: Context<'_>, ClientId(client): ClientId, version: u64) {
     });
 }
 
-/// Closes the connections that use an older version of the set than `version`. Commands that they have sent and the
-/// server has not read do not run. Returns their number.
+/// Closes the connections that use an older version of the set than `version`. Commands from them that the server has
+/// not read yet do not run. Returns the number of closed connections.
 pub fn hang_up_before(ctx: Context<'_>, version: u64) -> usize {
     let older: Vec<_> = JOINED.with_borrow_mut(|joined| {
         let older = joined.extract_if(|_, joined| *joined < version);

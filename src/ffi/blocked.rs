@@ -17,7 +17,7 @@ use super::reply::{Reply, send};
 use super::string::KeyName;
 use super::user::User;
 
-/// Handles that the server ends the wait of a blocked client.
+/// The handlers for one kind of blocked clients, for the cases in which the server itself ends their wait.
 pub trait BlockedClients {
     /// Returns the answer for this client, whose wait an operator ended (CLIENT UNBLOCK … TIMEOUT).
     fn unblocked(client: WaiterId) -> Result<Reply, Refusal>;

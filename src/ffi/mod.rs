@@ -1,4 +1,4 @@
-//! The seam to the server's C API: the only folder with `unsafe`.
+//! The wrapper of the server's C API: the only folder with `unsafe`.
 //!
 //! It wraps the server in safe functions and types. [`Context`] calls the server, [`KeyName`] and [`LockKey`] reach a
 //! lock, and the rest of the module implements traits to be called back. Nothing here knows a rule of locks. All calls

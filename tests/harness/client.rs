@@ -154,7 +154,7 @@ impl Client {
         self.send(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
     }
 
-    /// Lifts the guard.
+    /// Lifts the server's guard.
     pub fn lift(&mut self) {
         assert_eq!(self.say("LOCK.GUARD LIFT"), int(0));
     }

@@ -76,7 +76,7 @@ fn a_master_behind_sentinels_is_replaced_beneath_it() {
     assert_eq!(other.client().say("LOCK.INFO k").field("token"), int(next));
 }
 
-/// The quorum has a cluster, a master that Sentinels watch, and a server. Any one of them may be down.
+/// The nodes of the quorum are a cluster, a master that Sentinels watch, and a server. Any one of them may be down.
 #[test]
 fn all_kinds_are_nodes_of_one_quorum() {
     let six = Six::start_with(|setup: Setup| setup.module_arguments(&["max-clock-skew", "1000"]));

@@ -110,10 +110,11 @@ fn start_leader(ports: &[u16], is_etcd: bool, name: &str) -> Child {
 /// The times of elections with Palisade or with one setup of etcd, in microseconds.
 struct Times {
     name: String,
-    /// From the end of a leader to the next one's report that it leads.
+    /// The times from the end of a leader to the next one's report that it leads.
     killed: Histogram<u64>,
     resigned: Histogram<u64>,
-    /// From the new leader's report that it leads until an observer knew of it; zero if the observer knew before.
+    /// The times from the new leader's report that it leads until an observer knew of it; zero if the observer knew
+    /// before.
     observed: Histogram<u64>,
 }
 

@@ -187,7 +187,7 @@ fn what_lasts_ends_the_wait() {
     }
 }
 
-/// An outage longer than the lease used to end the candidate for good. It campaigns again.
+/// A candidate campaigns again after an outage longer than its lease. The outage used to end it for good.
 #[test]
 fn a_candidate_outlasts_an_outage() {
     let mut nodes = Nodes::start(3);

@@ -42,7 +42,7 @@ async fn a_late_release_of_an_older_acquisition() {
     until("every node has it", async || nodes.holding("k") == 3).await;
 }
 
-/// Each of three clients first gets the lock on other nodes, so none has a majority. Their leases end, and a fourth
+/// Three clients each get the lock on different nodes first, so none has a majority. Their leases end, and a fourth
 /// client acquires the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_clients_with_two_nodes_each_of_five() {

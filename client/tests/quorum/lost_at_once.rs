@@ -112,7 +112,8 @@ async fn a_short_hold_is_not_looked_at() {
     assert_eq!((nodes.calls("lock.check"), tells_of(&nodes)), (vec![0; 3], vec![0; 3]));
 }
 
-/// Readers come and go: the others do not count as lost, and a reader that is broken does.
+/// Three readers come, and one leaves: the others do not count as lost. When an operator breaks the lock, the holder
+/// learns that its lock is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_readers() {
     let nodes = Nodes::start(3);

@@ -37,7 +37,7 @@ pub struct Ledger {
     needed: u64,
     /// True once the node has judged, from the last incarnation's state, whether it remembers every grant.
     is_judged: bool,
-    /// True if the stamp beside the data names this incarnation.
+    /// True if the stamp, a file beside the data, names this incarnation as the one that uses the data.
     is_stamped: bool,
     /// True if another server has taken the state file.
     is_taken: bool,
@@ -209,7 +209,7 @@ impl Ledger {
         self.handed.number
     }
 
-    /// Returns whether the disk has this guard, or a later-ending one that also forbids to extend the locks in memory.
+    /// Returns whether the disk has this guard, or a later-ending one that also forbids extending the locks in memory.
     pub fn has_guard(&self, guard: Option<SavedGuard>) -> bool {
         let Handed { guard: handed, guard_number, .. } = self.handed;
         let covers =

@@ -34,7 +34,7 @@ pub struct IncarnationId {
 pub struct Found {
     /// The file from which the state was read.
     pub file: Option<FileId>,
-    /// The incarnation that used the data last, according to the stamp beside the data.
+    /// The incarnation that used the data last, according to the stamp (a file beside the data).
     pub used_by: Option<IncarnationId>,
     /// The files of the AOF as they were before it was loaded.
     pub aof: Vec<AofFile>,

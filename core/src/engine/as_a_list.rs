@@ -106,7 +106,7 @@ impl Plain {
         wanted.modes().find(|&mode| self.goes_with(mode, &self.grants) && self.goes_with(mode, &others))
     }
 
-    /// Returns the mode in which a new request of `owner` would get the lock at once, if it would.
+    /// Returns the mode in which a new request of `owner` would get the lock at once; `None` if it would not.
     fn claim(&self, owner: u8, wanted: Wanted) -> Option<Mode> {
         match self.turn_of(owner) {
             Some(mode) if wanted.is(mode) => self.goes_with(mode, &self.grants).then_some(mode),

@@ -24,7 +24,7 @@ impl At<'_> {
         self.node.schedule_expiry(self.key, self.held.as_deref_mut());
     }
 
-    /// Reports to the history that `happened` happened to the grant `id` of the lock in the key.
+    /// Reports `happened` to the history: an event of the grant `id` of the lock in the key.
     #[inline(always)]
     pub fn notice(&mut self, id: GrantId, happened: Happened) {
         if let Some(lock) = self.held.as_deref() {

@@ -60,7 +60,7 @@ pub enum Step {
     Tell(Event),
     /// Publish the event, then delete the key, on replicas and in the AOF too.
     Delete(Option<Event>),
-    /// Answer this question, when the engine is asked for the next step.
+    /// Answer this question, by `said` in the next call of [`super::Run::next`].
     Ask(Question),
     /// Read which slots of the cluster the node serves.
     LookAtSlots,
@@ -73,7 +73,7 @@ pub enum Step {
     /// in MULTI. The request of such a client has no WAIT: it would wait only for the disk, or for the slices of a
     /// BREAK.
     Block,
-    /// Have the node's state written to its file, without waiting for the end of that.
+    /// Begin to write the node's state to its file, and go on without waiting for that.
     Write,
     /// The request is done: answer the command with this. Answers for other clients are in
     /// [`crate::Waiting::take_answers`].

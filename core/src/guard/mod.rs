@@ -70,7 +70,7 @@ impl Guard {
     }
 
     /// Adapts a guard that was armed on another boot. The times of its causes mean nothing on this boot's clock. So if
-    /// the guard forbids to extend earlier locks, these are all locks from before `now`.
+    /// the guard forbids extending earlier locks, these are all locks from before `now`.
     pub fn since_now(&mut self, now: BootTime) {
         if let Some(armed) = self.0.as_mut().filter(|armed| armed.doubts_locks()) {
             armed.since = now;

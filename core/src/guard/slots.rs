@@ -92,7 +92,8 @@ impl InCluster {
         left_ms.map_or(Ok(()), |left_ms| Err(Refusal::SlotGuarded { left_ms }))
     }
 
-    /// Returns whether no slot is refused.
+    /// Returns whether locks are granted in every slot: none is guarded, imported, or waits for the answer of its
+    /// source.
     #[inline(always)]
     fn are_all_open(&self) -> bool {
         self.guards.is_empty() && self.unsettled.is_empty() && self.imported.is_empty()
@@ -333,8 +334,8 @@ impl Slots {
         })
     }
 
-    /// Returns the end of the last grant of a slot that this node may have forgotten, as far as single slots are
-    /// concerned: of the guards that are armed at `now`, and of locks that were deleted for an unknown reason.
+    /// Returns the latest end of the grants in single slots that this node may have forgotten. It is the latest end of
+    /// the slots' guards that are armed at `now`, and of locks that were deleted for an unknown reason.
     pub fn forgotten_until(&self, now: BootTime) -> Option<BootTime> {
         let dropped = self.0.iter().flat_map(|known| known.dropped.values().copied());
         self.guarded_until(now).into_iter().chain(dropped).max()

@@ -16,8 +16,9 @@ pub type NodeId = [u8; 40];
 /// no longer counts when it does.
 const FRESH_MS: u32 = 200;
 
-/// The time for which a node may owe its answer about slots that came from it, in milliseconds. After that it has
-/// perhaps ended, and a later answer might be that of a node that never handed its keys over.
+/// The longest time, in milliseconds, for which a node waits for the answer about a slot that has come from another
+/// node. Later the other node has perhaps ended, and the answer might be that of a node that never handed its keys
+/// over.
 pub const ANSWERS_WITHIN_MS: u32 = 1_000;
 
 /// The pause between two questions to the same node, in milliseconds, unless another slot has come from it.
@@ -72,8 +73,8 @@ impl Sources {
         true
     }
 
-    /// Returns until when grants may last that `node` has forgotten, as it answered to a question that is fresh
-    /// and not from before `since`; `None` if there is no such answer.
+    /// Returns the latest end of the grants that `node` has forgotten, from its answer to a question. That question was
+    /// asked at `since` or later, and within the last [`FRESH_MS`]. `None` if there is no such answer.
     pub fn forgot_until(&self, node: &NodeId, since: BootTime, now: BootTime) -> Option<BootTime> {
         let answer = self.0.get(node)?.answer?;
         (since <= answer.asked && now <= answer.asked.plus_ms(FRESH_MS)).then_some(answer.until)

@@ -1,4 +1,4 @@
-//! The deadlines of all locks, by which the background finds expired locks.
+//! The deadlines of all locks, by which the node finds expired locks without a command.
 //!
 //! Each lock has one entry, at the first deadline of its grants. The entry is removed together with a released or
 //! deleted lock, so the memory is proportional to the number of locks.

@@ -48,7 +48,7 @@ pub(super) type Name = SmallVec<[u8; 24]>;
 #[derive(Clone, Debug, Default)]
 struct Entry {
     due: BootTime,
-    /// The places of the neighbours in the list; [`NONE`] follows the last.
+    /// The places of the entries before and after this one in its list; [`NONE`] follows the last.
     before: u32,
     after: u32,
     /// The length of the name in bytes, or [`LONG`]: then `name` has the place of the long name.
@@ -91,7 +91,7 @@ pub(super) struct Entries {
     far: BTreeMap<u64, u32>,
     /// The key in `far` of the first overflow list; `u64::MAX` if there is none.
     first_far: u64,
-    /// For each lock with several holders, the end of its last lease and its place, sorted by time.
+    /// For each lock with several holders, the end of its last lease and the place of its entry, sorted by time.
     ends: BTreeSet<(BootTime, u32)>,
     /// For each place in `ends`, the end of its lock's last lease.
     end_of: BTreeMap<u32, BootTime>,

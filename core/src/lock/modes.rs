@@ -11,7 +11,7 @@ pub struct Modes {
     shared: usize,
     permits: usize,
     numbers: Numbers,
-    /// For each limit that permit holders asked for, how many of them.
+    /// For each limit that permit holders asked for, the number of holders that asked for it.
     limits: BTreeMap<u16, usize>,
 }
 

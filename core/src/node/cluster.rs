@@ -77,7 +77,8 @@ impl Node {
         self.slots.source_answers(from, asked, now, until)
     }
 
-    /// Returns for how long grants may last that this node has forgotten, in milliseconds; 0 if it has forgotten none.
+    /// Returns the longest time, in milliseconds, for which a grant that this node has forgotten may still last; 0 if
+    /// it has forgotten none.
     pub fn forgotten_ms(&self, now: BootTime) -> u32 {
         let guard = self.guard.armed(now).map(|armed| armed.until);
         let until = guard.into_iter().chain(self.slots.forgotten_until(now)).chain(self.evicted.last_end()).max();
@@ -98,8 +99,7 @@ impl Node {
         self.slots.confirm_flush(is_flush)
     }
 
-    /// Returns for how long a guard that is armed at `now` has to last if nobody knows which leases run, in
-    /// milliseconds.
+    /// Returns the length of a guard that is armed at `now` if nobody knows which leases run, in milliseconds.
     pub fn guard_ms(&self, now: BootTime) -> u32 {
         guard_ms(self.ledger.outstanding_ttl().ms(now), self.skew_ms)
     }

@@ -38,7 +38,8 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Starts every stripe at `floor`: no token up to it is issued again. There is no ceiling until one is set.
+    /// Creates the tokens of a node. Every stripe starts at `floor`: no token up to it is issued again. There is no
+    /// ceiling until one is set.
     pub fn new(floor: u64) -> Self {
         Self::with_stripes(floor, TOKEN_STRIPES, STRIPE_CEILINGS_MAX)
     }

@@ -60,7 +60,7 @@ pub struct Keeper {
     /// extended together, at the end of each period.
     session: Option<BootTime>,
     is_session_over: bool,
-    /// When the next round begins by itself; `None` if none does.
+    /// The time at which the next round begins by itself; `None` if none does.
     next: Option<BootTime>,
     /// True if a caller waits for the outcome of the present round, or of the next.
     is_awaited: bool,

@@ -67,7 +67,7 @@ pub struct Taker {
     too_late: u32,
     /// The number of times that the caller has looked for a free permit since its last wait in the queues.
     looks: u32,
-    /// The time at which the present attempt stops waiting for answers, its looks for other permits included.
+    /// The time at which the present attempt, with its questions about other permits, stops waiting for answers.
     by: Option<BootTime>,
 }
 

@@ -262,7 +262,7 @@ impl Checked {
         }
     }
 
-    /// Delivers the question of the program that changes the set to a member.
+    /// Delivers to a member the question of the program that changes the set.
     fn tell(&self, state: &mut State, member: usize) -> Option<()> {
         let now = state.now();
         let late = now.plus_ms(10 * self.0.ttl_ms());

@@ -275,7 +275,7 @@ impl Node {
         node
     }
 
-    /// Writes the state that the node wants on the disk, if any, in no time, and records the state that the checker
+    /// Writes the state that the node wants on the disk, if any, at once, and records the state that the checker
     /// compares.
     fn settle(&mut self) {
         if let Some((number, state)) = self.server.take_write() {

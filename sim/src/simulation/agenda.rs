@@ -23,9 +23,9 @@ pub(super) enum Next {
     /// The disk has written a state of a node. The fields are the node, its incarnation, and the state's number and
     /// content.
     Written(usize, u32, u64, Box<NodeState>),
-    /// A client does something in an acquisition that it planned for this time, without a message as the cause.
+    /// A client takes a step of an acquisition that it planned for this time. No message causes that.
     Wakes(Holder, Wake),
-    /// A client that locks on one node does something that it planned for this time.
+    /// A client that locks on one node takes a step that it planned for this time.
     SingleWakes(Holder, SingleWake),
     /// A write reaches the register.
     Writes {

@@ -226,7 +226,7 @@ async fn a_minority_that_hangs() {
     assert!(uploads.acquire().await.is_ok());
 }
 
-/// Two addresses of one server count once for a number.
+/// Two addresses of one server count as one server for a permit number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_under_two_addresses_grants_once() {
     let mut nodes = Nodes::start(2);

@@ -15,7 +15,7 @@ use crate::campaign::patience::{PATIENCE, until};
 /// The fences of docs/fencing.md.
 const INSTALL: &str = include_str!("../../../../fences/postgresql/install.sql");
 
-/// The table of the resource, and the user that writes it.
+/// The SQL that creates the table of the resource, and the user that writes to it.
 const FURNISH: &str = "
     CREATE TABLE landed (place bigserial PRIMARY KEY, entry text NOT NULL);
     SELECT palisade.protect('landed', '{lock}');
