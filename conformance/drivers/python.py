@@ -1,4 +1,4 @@
-"""The driver of the package for Python: conformance/README.md, "Drivers", says what it is asked and answers."""
+"""The driver for the Python package. conformance/README.md, "Drivers", describes its requests and answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import redis.asyncio
 from palisade_client import Released, errors
 from palisade_client.aio import Palisade
 
-# What is logged and not raised is told by the answers.
+# Warnings of the library need not be shown: the driver's answers report the same.
 logging.getLogger("palisade_client").setLevel(logging.ERROR)
 
 CLASSES = {
@@ -58,7 +58,7 @@ class Driver:
         if self.locks:
             self.tasks["closing"] = asyncio.gather(self.locks.close(), self.adopter.close())
         self.held.clear()
-        # The machine of the run may be busy.
+        # Ten seconds, since the machine that runs the scenarios may be busy.
         self.locks, self.adopter = Palisade(address, answer_within=10), Palisade(address, answer_within=10)
         self.data = redis.asyncio.Redis.from_url(address, decode_responses=True)
 
@@ -103,7 +103,7 @@ class Driver:
 
     async def adopt(self, of, **request):
         lock = self.held[of]
-        # One that was released already is not there any more.
+        # A lock that was already released cannot be handed over.
         owner, token = await lock.hand_over() if lock.is_valid else (lock.owner, lock.token)
         adopted = self.held[request["as"]] = await self.adopter.adopt(lock.key, owner, token)
         return {"token": adopted.token}
@@ -117,7 +117,7 @@ class Driver:
 
     async def gated(self, of, words, gate=None, held=False, **_):
         said = await self.held[of].fenced(self.data, gate, held=held).execute_command(*words)
-        # redis-py says True in place of OK.
+        # redis-py returns True in place of OK.
         return {"said": "OK" if said is True else said}
 
     async def campaign(self, key, value, ttl_ms, **request):

@@ -1,4 +1,5 @@
-"""Plays scenarios of client libraries: the driver is told what to do, and the run is the rest of the world."""
+"""Plays scenarios of client libraries. A driver performs the steps with the library. The runner does everything else:
+it changes the server, the connection and other clients."""
 
 import re
 import signal
@@ -14,11 +15,11 @@ from .words import Saved
 
 
 class Unsupported(Exception):
-    """The library does not have what the scenario is about."""
+    """The library lacks the feature that the scenario is about."""
 
 
 def as_reply(value: object) -> Reply:
-    """What a driver answers, so that the same can be expected of it as of a server."""
+    """Returns a driver's answer as a reply of a server, so that the same expectations can be checked."""
     match value:
         case None:
             return Reply("null", None)
@@ -38,7 +39,7 @@ def as_reply(value: object) -> Reply:
 
 
 class ClientPlay:
-    """One scenario with one library, on a server of its own if it does something to the server, or on an agent of its own."""
+    """One scenario with one library. A scenario that stops or restarts its server, or needs an agent, has its own."""
 
     def __init__(self, driver: Driver, scenario: dict, prefix: str, node: Node | Agent):
         self.driver, self.scenario, self.node = driver, scenario, node
@@ -130,7 +131,7 @@ class ClientPlay:
             bound = step["valid_until_most"]
             said = self.way.said(bound["word"])[-1]
             latest = getattr(said, bound["passed"]) + bound["ms"]
-            # The library looked at its clock after that moment.
+            # The library read its clock after the request was sent, at the earliest.
             until = self.began + answer["valid_for_ms"]
             if until > latest:
                 raise Mismatch(f"validity that ends {bound['ms']} ms after {bound['word']} was {bound['passed']} at the latest",
@@ -159,7 +160,7 @@ class ClientPlay:
             time.sleep(ASK_AGAIN_S)
 
     def users(self) -> tuple[int, int]:
-        """How many hold the lock, and how many wait."""
+        """Returns the number of owners that hold the lock, and the number that wait for it."""
         if self.outside is None:
             self.outside = Connection(self.node.address, 3)
         reply = self.outside.say([b"LOCK.INFO", self.world.saved.bytes("$k"), b"WAITERS", b"1"])
@@ -205,7 +206,7 @@ class ClientPlay:
         self.node.restart(lift=what == "restart and lift")
 
     def look_at_sent(self, step: dict, word: str) -> None:
-        """What the library has sent."""
+        """Checks the requests that the library has sent."""
         said = self.way.said(word)
         if "times" in step:
             check({"int": step["times"]}, Reply("integer", len(said)), self.world)
@@ -219,6 +220,6 @@ class ClientPlay:
 
 
 def told(step: dict) -> str:
-    """The step, for people."""
+    """Returns the step as a text for people."""
     shown = {name: value for name, value in step.items() if name not in ("expect", "valid_until_most", "until")}
     return re.sub(r"[\"{}]", "", str(shown).replace("'", ""))

@@ -1,4 +1,4 @@
-"""Plays scenarios of commands: who says what on which connection, and what must come back."""
+"""Plays scenarios of commands: sends the commands of each step on its connection, and checks the answers."""
 
 import re
 import time
@@ -8,10 +8,11 @@ from .resp import PATIENCE_S, Connection, Gone, Reply
 from .target import Target
 from .words import Saved
 
-# A request that must wait has this long to be answered wrongly. No correct answer depends on it.
+# The time in which a request that must wait may be answered wrongly. No correct answer depends on this time.
 SILENT_S = 0.02
 ASK_AGAIN_S = 0.005
-# What is refused with NOTYET is asked again: a node that has just started writes its state first.
+# The longest time for which a request is repeated that is refused with NOTYET. A node that has just started writes its
+# state first.
 READY_WITHIN_S = 30.0
 
 
@@ -20,7 +21,7 @@ def boot_ms() -> float:
 
 
 class Failed(Exception):
-    """A step had another outcome than the scenario says."""
+    """The outcome of a step differs from what the scenario expects."""
 
     def __init__(self, step: int, said: str, expected: str, got: str):
         super().__init__(f"step {step}: {said}")
@@ -28,7 +29,7 @@ class Failed(Exception):
 
 
 class Play:
-    """One scenario on one target."""
+    """One scenario on one server or agent."""
 
     def __init__(self, target: Target, scenario: dict, prefix: str):
         self.target, self.scenario = target, scenario
@@ -108,7 +109,7 @@ class Play:
         self.judge(step, reply, moments, connection.resp)
 
     def until(self, step: dict, run) -> None:
-        """Runs it once, or until it has the outcome that is expected."""
+        """Runs the step once, or, for a step with `until`, again until its outcome is the expected one."""
         by = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -132,7 +133,7 @@ class Play:
             raise Mismatch(f"an answer after {step['takes_least_ms']} ms at the earliest",
                            f"{reply} after {moments.answered - moments.sent:.0f} ms")
         if "not_before" in step:
-            # Promise P1: until then the holder relied on its lock.
+            # Promise P1: until this time the holder relied on its lock.
             first, ms = self.world.moments[step["not_before"]["step"]], step["not_before"]["ms"]
             if moments.answered < first.sent + ms * 0.99 - 2:
                 raise Mismatch(f"no such answer within {ms} ms of the step {step['not_before']['step']}",
@@ -140,7 +141,7 @@ class Play:
         self.note(step, moments)
 
     def wait_for(self, count: int, key: bytes) -> None:
-        """Until so many wait for the lock."""
+        """Waits until exactly `count` requests wait for the lock."""
         connection, by = self.connection("someone who looks"), time.monotonic() + PATIENCE_S
         while not self.target.has_waiters(count, connection, key):
             if time.monotonic() > by:
@@ -149,7 +150,7 @@ class Play:
 
 
 def told(step: dict) -> str:
-    """The step, for people."""
+    """Returns the step as a text for people."""
     for verb in ("say", "send"):
         if verb in step:
             words = " ".join(word if isinstance(word, str) and word else repr(word) for word in step[verb])

@@ -1,4 +1,5 @@
-"""A driver: the small program by which a client library is told what to do. README.md, "Drivers", has what it is asked and answers."""
+"""Starts drivers. A driver is a small program that uses a client library as it is told. README.md, "Drivers", describes
+the requests and answers."""
 
 import json
 import os
@@ -12,7 +13,7 @@ from .resp import PATIENCE_S, Gone
 
 
 class Driver:
-    """One that runs."""
+    """A running driver."""
 
     def __init__(self, command: str):
         self.process = subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -29,7 +30,7 @@ class Driver:
             waiting.put(None)
 
     def begin(self, request: dict) -> int:
-        """Sends a request; `hear` returns its answer."""
+        """Sends a request, and returns its number. `hear` returns its answer."""
         self.next_id += 1
         self.answers[self.next_id] = queue.Queue()
         try:

@@ -1,4 +1,4 @@
-"""Whether an answer is what a scenario expects. README.md, "What can be expected", has the forms."""
+"""Checks that an answer is what a scenario expects. README.md, "What can be expected", describes the forms."""
 
 import math
 from dataclasses import dataclass, field
@@ -7,16 +7,16 @@ from .resp import Reply
 from .words import Saved
 
 TOKEN_MAX = 2**53 - 1
-# Tokens are about the time in microseconds: no saved number below this is one.
+# Tokens are about the time in microseconds, so a saved number below this is not a token.
 TOKEN_LEAST = 2**40
 
-# What rounding to milliseconds, and clocks that run at slightly different rates, may make of a time.
+# The difference that rounding to milliseconds may make, and the difference in rate between clocks.
 ROUNDING_MS = 2
 DRIFT = 0.01
 
 
 class Mismatch(Exception):
-    """The answer is another one."""
+    """An answer differs from what the scenario expects."""
 
     def __init__(self, expected: str, got: object):
         super().__init__(f"expected {expected}; got {got}")
@@ -25,7 +25,7 @@ class Mismatch(Exception):
 
 @dataclass
 class Moments:
-    """When a step was sent and answered, on the boot clock, in ms."""
+    """The times at which a step was sent and answered: milliseconds on the boot clock."""
 
     sent: float
     answered: float = math.inf
@@ -33,24 +33,26 @@ class Moments:
 
 @dataclass
 class World:
-    """What an expectation may refer to."""
+    """What expectations refer to: saved values, and the times of steps."""
 
     saved: Saved
     moments: dict[str, Moments] = field(default_factory=dict)
     now: Moments | None = None
     resp: int = 2
-    # An agent: some of its nodes grant later than it answers, so that leases there end later; and it tells what may be relied on.
+    # True with an agent. Some of its nodes may grant later than the agent answers, so that their leases end later. The
+    # agent reports for how long the holder may rely on its lock.
     is_quorum: bool = False
 
     def since(self, step: str, until: str | None = None) -> tuple[float, float]:
-        """The least and the most of the ms between what the server did in `step` and what it did in `until`, or just now."""
+        """Returns the least and the largest time in milliseconds between the server's work on `step` and that on
+        `until`. Without `until`, it is the work on the present step."""
         before = self.moments[step]
         after = self.moments[until] if until else self.now
         return max(0.0, after.sent - before.answered), after.answered - before.sent
 
 
 def check(expected: object, got: Reply, world: World) -> None:
-    """Raises Mismatch unless `got` is what is expected; keeps what is to be saved."""
+    """Raises Mismatch if `got` is not what is expected. Saves the values that the scenario saves."""
     match expected:
         case None:
             demand(got.kind == "null", "Null", got)
@@ -62,7 +64,8 @@ def check(expected: object, got: Reply, world: World) -> None:
             value = world.saved.value(expected)
             is_token = isinstance(value, int) and value >= TOKEN_LEAST
             if is_token and world.is_quorum and got.kind == "integer" and value < got.value <= TOKEN_MAX:
-                # A quorum may raise a token after it was answered, when a node that was late joins. It never falls.
+                # A quorum may raise a token after the token was answered, when a late node joins. The token never
+                # falls.
                 world.saved.raise_to(expected, got.value)
             elif isinstance(value, int):
                 check(value, got, world)
@@ -107,7 +110,7 @@ def token(bounds, expected, got, world):
 
 
 def lease(what, _expected, got, world):
-    """What is left of a lease of `ms` that began in `since`."""
+    """Checks the time that is left of a lease of `ms`, which the step `since` began."""
     least, most = world.since(what["since"])
     from_ms = (what["ms"] - most) * (1 - DRIFT) - ROUNDING_MS - (what["ms"] * DRIFT if world.is_quorum else 0)
     to_ms = what["ms"] if world.is_quorum else what["ms"] - least * (1 - DRIFT) + ROUNDING_MS
@@ -116,7 +119,7 @@ def lease(what, _expected, got, world):
 
 
 def age(since, expected, got, world):
-    """How long ago `since` was, or how long before `until`."""
+    """Checks the time that has passed since the step `since`: until now, or until the step `until`."""
     least, most = world.since(since, expected.get("until"))
     least = 0 if world.is_quorum else least * (1 - DRIFT) - ROUNDING_MS
     shown = f"{max(0, math.floor(least))} to {math.ceil(most) + ROUNDING_MS} ms"
@@ -124,7 +127,7 @@ def age(since, expected, got, world):
 
 
 def waited(_what, _expected, got, world):
-    """For how long this request has waited: not for longer than its answer took."""
+    """Checks the time that the request has waited. It is not longer than the answer took."""
     most = (world.now.answered - world.now.sent) * (1 + DRIFT) + ROUNDING_MS
     demand(got.kind == "integer" and 0 <= got.value <= most, f"0 to {math.ceil(most)} ms waited", got)
 
@@ -165,7 +168,7 @@ def not_(what, _expected, got, world):
 
 
 def list_with(what, _expected, got, world):
-    """A list in which these are, among others."""
+    """Checks that a list has these elements, perhaps among others."""
     demand(got.kind == "list", "a list", got)
     for one in what:
         for other in got.value:

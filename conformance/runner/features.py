@@ -1,4 +1,4 @@
-"""The table of docs/clients/features.md, compared with what the drivers run."""
+"""Compares the table of docs/clients/features.md with the outcomes of the scenarios."""
 
 import re
 from itertools import dropwhile, takewhile
@@ -11,7 +11,8 @@ COLUMNS = {"Rust": "crate", "Python": "python", "Node.js": "node", "Go": "go", "
 
 
 def claims() -> list[tuple[str, str, bool]]:
-    """The scenario, the driver, and whether the page says that its library has it."""
+    """Returns for each cell of the table the scenario, the driver, and whether the page says that its library has the
+    feature."""
     lines = PAGE.read_text().splitlines()
     table = takewhile(lambda line: line.startswith("|"), dropwhile(lambda line: not line.startswith("|"), lines))
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
@@ -23,7 +24,8 @@ def claims() -> list[tuple[str, str, bool]]:
 
 
 def compare(drivers: list[str], report: Report) -> None:
-    """Fails for each cell that the run contradicts, of the drivers that took part."""
+    """Reports a failure for each cell whose claim differs from the outcome. Only drivers that took part are compared.
+    """
     for scenario, driver, is_claimed in claims():
         if driver not in drivers:
             continue

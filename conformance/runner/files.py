@@ -1,4 +1,5 @@
-"""The scenarios, read from their files, checked against the schema, tables written out."""
+"""Reads the scenarios from their files, checks them against the schema, and makes one scenario of each row of a table.
+"""
 
 import json
 import sys
@@ -14,7 +15,8 @@ FOLDER = Path(__file__).parent.parent
 
 
 def scenarios(kind: str, only: str | None = None) -> list[dict]:
-    """All scenarios in the folder `kind`, in the order of files and lines; `only`: those with this in their names."""
+    """Returns all scenarios in the folder `kind`, ordered by file and line. With `only`, these are those whose names
+    contain it."""
     schemas = {path.name: json.loads(path.read_text()) for path in (FOLDER / "schema").glob("*.json")}
     registry = Registry().with_resources((name, Resource.from_contents(schema)) for name, schema in schemas.items())
     schema = jsonschema.Draft202012Validator(schemas[f"{kind}.json"] | {"$id": f"{kind}.json"}, registry=registry)
@@ -39,7 +41,7 @@ def full_name(scenario: dict) -> str:
 
 
 def written_out(scenario: dict) -> list[dict]:
-    """The scenario, or one for each row of its table."""
+    """Returns the scenario, or one scenario for each row of its table."""
     if "table" not in scenario:
         return [scenario]
     rows = []
@@ -53,7 +55,8 @@ def written_out(scenario: dict) -> list[dict]:
 
 
 def fill(part: object, row: dict) -> object:
-    """`part` with `{name}` replaced by that of the row. A list in the place of a word is put in word by word."""
+    """Returns `part` with each `{name}` replaced by the row's value of that name. If the value is a list, its words
+    take the place of the one word."""
     match part:
         case str() if part.startswith("{") and part.endswith("}"):
             return row[part[1:-1]]

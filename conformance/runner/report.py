@@ -1,4 +1,4 @@
-"""What came of it: a few lines for each failure, and the counts."""
+"""Reports the outcomes: a few lines for each failure, and the numbers of passed, failed and skipped scenarios."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ class Report:
     failed: list[str] = field(default_factory=list)
     skipped: int = 0
     verbose: bool = False
-    # What came of a scenario, by the name of the target and its own.
+    # The outcome of each scenario, by the names of the target and of the scenario.
     outcomes: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def outcome(self, target: str, scenario: dict, name: str, failure: Failed | None, known: str | None) -> None:

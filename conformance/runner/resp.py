@@ -1,4 +1,5 @@
-"""The Redis protocol, RESP2 and RESP3. A library's parser hides which form a reply had, and that is part of what is checked here."""
+"""The Redis protocol, RESP2 and RESP3. A library's parser hides which form a reply had, but the scenarios check that
+form too."""
 
 import os
 import re
@@ -8,17 +9,17 @@ import time
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-# How long anything is waited for before the run gives up on it: long enough for a machine that is busy.
+# The longest time to wait for anything before the run gives up. It is long enough for a busy machine.
 PATIENCE_S = float(os.environ.get("CONFORMANCE_PATIENCE_S", "60"))
 
 
 class Gone(Exception):
-    """The other side has hung up, or says nothing any more."""
+    """The other side has closed the connection, or no longer answers."""
 
 
 @dataclass
 class Reply:
-    """An answer: what it is, its form, and the bytes of it."""
+    """A reply: its kind, its value, and its bytes."""
 
     kind: str  # null, integer, text, list, map, error, boolean, double
     value: object
@@ -40,7 +41,7 @@ class Reply:
 
 
 def packed(words: list[bytes]) -> bytes:
-    """A command as it is sent."""
+    """Returns a command in the form in which it is sent."""
     return b"".join([b"*%d\r\n" % len(words), *(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)])
 
 
@@ -49,7 +50,7 @@ KINDS = {b"+": "text", b"$": "text", b"=": "text", b":": "integer", b"-": "error
 
 
 def parsed(data: bytes, at: int = 0) -> tuple[Reply, int] | None:
-    """The reply that begins at `at`, and where it ends; None: it is not complete."""
+    """Returns the reply that begins at `at`, and the index of its end; None if the reply is not complete."""
     end = data.find(b"\r\n", at)
     if end < 0:
         return None
@@ -82,7 +83,7 @@ def parsed(data: bytes, at: int = 0) -> tuple[Reply, int] | None:
 
 
 class Connection:
-    """One connection, on which answers come in the order of the requests."""
+    """A connection. Its answers come in the order of the requests."""
 
     def __init__(self, address: str, resp: int | None = None):
         self.resp = resp or 2
@@ -112,7 +113,7 @@ class Connection:
             raise Gone(f"the connection broke: {why}") from why
 
     def hear(self, patience_s: float = PATIENCE_S) -> Reply:
-        """The next answer."""
+        """Waits for the next answer, and returns it."""
         by = time.monotonic() + patience_s
         while True:
             found = parsed(self.buffer)
@@ -126,11 +127,11 @@ class Connection:
         return self.hear()
 
     def has_answer(self, within_s: float) -> bool:
-        """Whether anything comes within this time, the end of the connection included."""
+        """Returns true if an answer comes within this time, or the other side closes the connection."""
         return bool(self.buffer) or bool(select.select([self.socket], [], [], within_s)[0])
 
     def hear_the_end(self) -> None:
-        """The other side hangs up, and says nothing before."""
+        """Waits until the other side closes the connection. Fails if an answer comes first."""
         try:
             ready = self.buffer or select.select([self.socket], [], [], PATIENCE_S)[0]
             if not ready:
@@ -158,6 +159,6 @@ class Connection:
 
 
 def info_field(text: bytes, name: str) -> int:
-    """A number of INFO."""
+    """Returns the number in a field of INFO."""
     found = re.search(rb"^" + name.encode() + rb":(\d+)", text, re.MULTILINE)
     return int(found[1]) if found else -1

@@ -1,4 +1,4 @@
-"""Servers that the run starts itself: nodes with the module, and an agent before five of them."""
+"""Starts servers for the run: nodes with the module, and an agent with five nodes."""
 
 import os
 import shutil
@@ -13,12 +13,12 @@ from .resp import Connection, Gone
 
 START_S = 60.0
 
-# Those that the run has started and not ended.
+# The processes that the run has started and not ended.
 RUNNING: "list[Process]" = []
 
 
 def end_with_the_run(number: int, _frame: object) -> None:
-    """The run is told to end in the middle: no server stays behind."""
+    """Ends all servers when a signal ends the run."""
     for process in list(RUNNING):
         process.end()
     os._exit(128 + number)
@@ -29,7 +29,7 @@ for told in (signal.SIGTERM, signal.SIGHUP):
 
 
 def until(what: str, holds) -> None:
-    """Waits for a condition."""
+    """Waits until `holds` returns true."""
     by = time.monotonic() + START_S
     while not holds():
         if time.monotonic() > by:
@@ -44,7 +44,7 @@ def free_port() -> int:
 
 
 class Process:
-    """A program with a folder of its own, which both go at the end."""
+    """A program with its own folder. At the end the process is killed and the folder removed."""
 
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="conformance-"))
@@ -83,7 +83,7 @@ class Process:
 
 
 class Node(Process):
-    """A server with the module, whose guard is lifted: it is new, so nobody has a lock there."""
+    """A server with the module. Its guard is lifted: the server is new, so nobody holds a lock there."""
 
     def __init__(self, server: str, module: str):
         super().__init__()
@@ -101,14 +101,15 @@ class Node(Process):
             connection.close()
 
     def calm(self) -> None:
-        """Without locks, guard and what a scenario has set."""
+        """Removes locks, the guard, and settings that a scenario has changed."""
         connection = Connection(self.address)
         for words in (b"FLUSHALL", b"LOCK.GUARD LIFT", b"CONFIG SET lock.handoff-window 20"):
             connection.say(words.split())
         connection.close()
 
     def is_level(self) -> bool:
-        """Whether its next token is the time: a new node begins some seconds ahead of its clock."""
+        """Returns true if the node's next token is the time. A new node's tokens begin some seconds ahead of its clock.
+        """
         connection = Connection(self.address)
         floor = connection.say([b"LOCK.FLOOR"]).value
         connection.close()
@@ -119,13 +120,13 @@ class Node(Process):
         self.process.wait()
 
     def restart(self, lift: bool = False) -> None:
-        """`kill -9`, and a new start without what it had in memory."""
+        """Kills the server with `kill -9`, and starts it again without the data that it had in memory."""
         self.kill()
         self.begin(lift)
 
 
 class Agent(Process):
-    """`palisade agent`, and the nodes behind it."""
+    """A process of `palisade agent`, and its nodes."""
 
     def __init__(self, program: str, server: str, module: str, count: int = 5):
         super().__init__()
@@ -134,7 +135,7 @@ class Agent(Process):
         try:
             self.nodes += [Node(server, module) for _ in range(count)]
             nodes = ",".join(node.address for node in self.nodes)
-            # Nodes are given long to answer: the machine may be busy.
+            # Nodes may take long to answer, since the machine may be busy.
             self.start([program, "agent", "--listen", self.address, "--nodes", nodes, "--node-timeout", "10s"])
             until("the agent answers", lambda: self.answers(self.address))
             until("it has reached all nodes", lambda: self.serving() == count)
@@ -143,7 +144,7 @@ class Agent(Process):
             raise
 
     def is_level(self) -> bool:
-        """Whether all nodes give the same tokens."""
+        """Returns true if all nodes give the same tokens."""
         return all(node.is_level() for node in self.nodes)
 
     def serving(self) -> int:

@@ -1,4 +1,4 @@
-"""Runs scenarios: most of them side by side, those that disturb others one by one, or on a server of their own."""
+"""Runs scenarios. Most run at the same time. Those that disturb others run alone, or on their own server."""
 
 import secrets
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def run_commands(target: Target, scenarios: list[dict], report: Report) -> None:
             report.skip(target.name, full_name(scenario), f"needs {', '.join(lacking)}")
         else:
             plays.append((scenario, Play(target, scenario, f"conformance:{run}:{number}:")))
-    # Those that take longest begin first.
+    # The longest scenarios begin first.
     plays.sort(key=lambda play: -sum(step.get("pause_ms", 0) for step in play[0]["steps"]))
     alone = [play for play in plays if target.goes_alone(play[0])]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
@@ -51,7 +51,8 @@ def tell(target: Target, scenario: dict, outcome: Failed | None, report: Report)
 
 def run_clients(name: str, command: str, start: Callable[[], Node], scenarios: list[dict], report: Report,
                 start_agent: Callable[[], Agent] | None = None) -> None:
-    """With one driver: on one server, those that do something to a server, or to nodes behind an agent, on one of their own."""
+    """Runs scenarios with one driver. Most share one server. A scenario that changes its server, or needs an agent,
+    gets its own."""
     run, shared = secrets.token_hex(4), start()
     drivers: list[Driver] = []
 
@@ -68,7 +69,7 @@ def run_clients(name: str, command: str, start: Callable[[], Node], scenarios: l
             drivers.append(driver)
             return scenario, why
         except Failed as why:
-            # What it is still doing is in the way of others.
+            # An operation that the driver is still performing would disturb other scenarios.
             driver.end()
             return scenario, why
         finally:

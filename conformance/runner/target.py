@@ -1,4 +1,4 @@
-"""What answers the commands: an address, what is known of it, and what the run may do to it."""
+"""The server or agent that is checked: its address, what it can do, and what the run may do to it."""
 
 from dataclasses import dataclass, field
 
@@ -7,19 +7,19 @@ from .resp import Connection, info_field
 
 @dataclass
 class Target:
-    """Something that answers LOCK commands."""
+    """A server or agent that answers LOCK commands."""
 
     name: str
     address: str
-    # Of what scenarios need, what there is here.
+    # The needs of scenarios that this target meets.
     has: set[str] = field(default_factory=set)
-    # The server, where the run started it.
+    # The server's process, if the run started it.
     server: object = None
     is_quorum: bool = False
 
     @classmethod
     def at(cls, name: str, address: str, server: object = None) -> "Target":
-        """Asks what it is."""
+        """Asks the server at this address whether it is a node or an agent."""
         connection = Connection(address)
         node = connection.say([b"LOCK.NODE"])
         if node.kind == "error":
@@ -39,7 +39,8 @@ class Target:
         return [need for need in scenario.get("needs", []) if need not in self.has]
 
     def has_waiters(self, count: int, connection: Connection, key: bytes) -> bool:
-        """Whether so many wait for the lock. Of those who come to one agent, one stands in the queues of the nodes."""
+        """Returns true if `count` requests wait for the lock. Of all requests that wait at one agent, only one is in
+        the nodes' queues."""
         if not self.is_quorum:
             return waiters(connection, key) == count
         if info_field(connection.say([b"INFO", b"palisade"]).value, "waiting") != count:
@@ -48,13 +49,13 @@ class Target:
         return count == 0 or all(waiters_at(address, key) for address in addresses)
 
     def goes_alone(self, scenario: dict) -> bool:
-        """Whether nothing else may run meanwhile."""
+        """Returns true if no other scenario may run at the same time as this one."""
         counts = self.is_quorum and any("waiting" in step for step in scenario["steps"])
         return counts or "alone" in scenario.get("needs", []) or "restart" in scenario.get("needs", [])
 
 
 def waiters(connection: Connection, key: bytes) -> int:
-    """How many stand in the queue there."""
+    """Returns the number of requests in the queue of this key."""
     reply = connection.say([b"LOCK.INFO", key, b"WAITERS", b"1"])
     fields = [one.value for one in reply.value] if reply.kind == "list" else []
     return fields[fields.index(b"waiters") + 1] if b"waiters" in fields else 0

@@ -1,4 +1,5 @@
-"""The way from a client library to the server: requests are held up on it, answers are lost or others than the server's, and connections break."""
+"""A proxy between a client library and the server. It delays requests, loses answers, answers in the server's place,
+and breaks connections."""
 
 import socket
 import tempfile
@@ -18,7 +19,7 @@ def boot_ms() -> float:
 
 @dataclass
 class Said:
-    """A request that came by, and its answer."""
+    """A request that passed the proxy, and its answer."""
 
     words: list[bytes]
     asked: float
@@ -30,7 +31,7 @@ class Said:
 
 
 class Way:
-    """Listens on a socket of its own, and passes on what clients and the server say."""
+    """A proxy: listens on its own socket, and passes on what clients and the server send."""
 
     def __init__(self, to: str):
         self.to = urlsplit(to).path
@@ -68,13 +69,13 @@ class Way:
             self.links.append(Link(self, client, server))
 
     def cut(self) -> None:
-        """All connections break."""
+        """Breaks all connections."""
         for link in self.links:
             link.close()
         self.links = []
 
     def let_go(self) -> None:
-        """What was held up goes on."""
+        """Passes on everything that it has delayed."""
         with self.changed:
             self.holds = self.holds_answers = None
             self.changed.notify_all()
@@ -94,7 +95,7 @@ class Way:
 
 
 class Link:
-    """One connection of a client, and the one to the server behind it."""
+    """A client's connection to the proxy, and the proxy's connection to the server."""
 
     def __init__(self, way: Way, client: socket.socket, server: socket.socket):
         self.way, self.client, self.server = way, client, server
@@ -118,7 +119,7 @@ class Link:
                 request, end = found
                 raw, buffer = buffer[:end], buffer[end:]
                 self._request([word.value for word in request.value], raw)
-        # What was held up has reached the server by now, though the client has gone.
+        # By now the delayed requests have reached the server, though the client has gone.
         shut(self.server)
 
     def _request(self, words: list[bytes], raw: bytes) -> None:
@@ -133,7 +134,7 @@ class Link:
             if instead:
                 instead[2] -= 1
         if instead:
-            # The server never hears of it. Earlier answers come first.
+            # The server does not receive this request. Answers to earlier requests come first.
             while self.due:
                 time.sleep(0.001)
             said.answered = boot_ms()

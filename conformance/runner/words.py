@@ -1,4 +1,4 @@
-"""Words of commands as scenarios write them: texts, saved values, bytes that are no text."""
+"""Translates the words of a scenario's commands into bytes: texts, saved values, and bytes that are no text."""
 
 import re
 
@@ -6,7 +6,7 @@ SAVED = re.compile(r"\$([a-z_]+[0-9]*)([+-][0-9]+)?")
 
 
 class Saved:
-    """Values by their names: keys that nobody else uses, and what earlier answers had."""
+    """Values by name: keys that no other scenario uses, and values from earlier answers."""
 
     def __init__(self, prefix: str):
         self.prefix, self.values = prefix, {}
@@ -15,11 +15,11 @@ class Saved:
         self.values[name] = value
 
     def raise_to(self, word: str, value: int) -> None:
-        """`$name` stands for this from now on."""
+        """Makes `$name` stand for a larger value from now on."""
         self.values[SAVED.fullmatch(word)[1]] = value
 
     def value(self, word: str) -> object:
-        """What `$name`, `$name+1` or `$name-1` stands for."""
+        """Returns the value for which `$name`, `$name+1` or `$name-1` stands."""
         found = SAVED.fullmatch(word)
         if not found:
             raise ValueError(f"{word} names nothing that can be saved")
@@ -31,7 +31,7 @@ class Saved:
         return self.values[name] + more if more else self.values[name]
 
     def text(self, word: str) -> str:
-        """A text in which saved values stand between others."""
+        """Returns a text with its saved values filled in."""
         return SAVED.sub(lambda found: shown(self.value(found[0])), word)
 
     def bytes(self, word: object) -> bytes:

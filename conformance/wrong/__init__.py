@@ -1,1 +1,1 @@
-"""Wrong servers and wrong libraries: each does one thing otherwise, and the suite must notice."""
+"""Wrong servers and wrong libraries. Each does one thing wrongly, and the suite must notice it."""

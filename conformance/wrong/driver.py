@@ -1,4 +1,4 @@
-"""A library that is right but for one thing: runs a driver, and changes what it is asked and what it answers."""
+"""A library with one fault: runs a driver, and changes its requests or its answers."""
 
 import json
 import shlex
@@ -35,7 +35,7 @@ def class_of(change):
     return lambda answer: answer | {"error": change(answer["error"])} if "error" in answer and answer["error"] != "unsupported" else answer
 
 
-# Its name, what becomes of requests, what becomes of answers.
+# The faults: name, change of requests, change of answers.
 ALL = {
     "nothing": (None, None),
     "a token that is one too large": (None, only(TAKES, larger("token", 1))),

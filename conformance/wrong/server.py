@@ -1,4 +1,4 @@
-"""A server that is right but for one thing: a proxy before a real one, which changes requests and answers."""
+"""A server with one fault: a proxy before a real server, which changes requests or answers."""
 
 import select
 import socket
@@ -14,19 +14,19 @@ Words = list[bytes]
 
 @dataclass
 class Wrong:
-    """What is done otherwise."""
+    """A fault of a server."""
 
     name: str
-    # The words that are sent on; bytes are answered in place of the server.
+    # Returns the words to send on to the server, or bytes to answer in place of the server.
     request: "Callable[[Words, Link], Words | bytes] | None" = None
-    # The bytes that are answered; None: those of the server.
+    # Returns the bytes to answer; None for those of the server.
     reply: "Callable[[Words, Reply, Link], bytes | None] | None" = None
-    # The server is not told that a client has gone.
+    # True if the server does not notice that a client has gone.
     keeps_connections: bool = False
 
 
 class WrongServer:
-    """Listens, and passes on."""
+    """Listens for clients, and passes on their requests."""
 
     def __init__(self, to: str, wrong: Wrong):
         self.to, self.wrong = to, wrong
@@ -59,7 +59,7 @@ class WrongServer:
 
 
 class Link:
-    """One client, whose requests are answered one after the other."""
+    """A client's connection. Its requests are answered one after the other."""
 
     def __init__(self, server: WrongServer, client: socket.socket):
         self.server, self.client, self.memory = server, client, server.memory
@@ -68,7 +68,7 @@ class Link:
         threading.Thread(target=self._run, daemon=True).start()
 
     def beside(self, *words: bytes) -> Reply:
-        """What the server answers to somebody else."""
+        """Asks the server on another connection, and returns the answer."""
         connection = Connection(self.server.to)
         try:
             return connection.say(list(words))
@@ -81,7 +81,7 @@ class Link:
                 found = parsed(self.buffer) if self.buffer else None
                 if found is None:
                     ready, _, _ = select.select([self.client, self.upstream.socket], [], [])
-                    # A server that hangs up, asked nothing, is heard of too.
+                    # The server may also close the connection without a request.
                     if self.client not in ready or not self._more():
                         return
                     continue
@@ -94,7 +94,7 @@ class Link:
                     self.upstream.send_bytes(raw)
                     self.client.sendall(self.upstream.hear().raw)
         except (Gone, OSError, ValueError):
-            # What is no request is the server's to answer.
+            # Bytes that are no request are passed on: the server answers them.
             self._pass_garbage()
         finally:
             self.client.close()

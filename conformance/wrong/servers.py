@@ -1,4 +1,4 @@
-"""The wrong servers, each a line or two."""
+"""The faults of wrong servers, each a line or two."""
 
 import itertools
 import time
@@ -19,7 +19,7 @@ def null(link: Link) -> bytes:
 
 
 def encoded(reply: Reply) -> bytes:
-    """A reply as bytes, as it came."""
+    """Returns a reply as bytes, as it came from the server."""
     match reply.kind:
         case "integer":
             return integer(reply.value)
@@ -35,13 +35,13 @@ def is_(words: Words, *names: str) -> bool:
 
 
 def at(words: Words, option: str) -> int:
-    """Where an option stands; 0: nowhere."""
+    """Returns the index of an option in a command; 0 if it has none."""
     upper = [word.upper() for word in words]
     return upper.index(option.encode(), 3) if option.encode() in upper[3:] else 0
 
 
 def without(option: str, *commands: str, value: bool = True):
-    """The option is not heard."""
+    """Removes an option from these commands, as if the server ignored it."""
     def request(words: Words, _link: Link) -> Words:
         place = at(words, option) if is_(words, *commands) else 0
         return words[:place] + words[place + (2 if value else 1):] if place else words
@@ -49,7 +49,7 @@ def without(option: str, *commands: str, value: bool = True):
 
 
 def instead(option: str, value: bytes, *commands: str):
-    """The option is heard with another value."""
+    """Gives an option of these commands another value."""
     def request(words: Words, _link: Link) -> Words:
         place = at(words, option) if is_(words, *commands) else 0
         return words[:place + 1] + [value] + words[place + 2:] if place and len(words) > place + 1 else words
@@ -57,14 +57,14 @@ def instead(option: str, value: bytes, *commands: str):
 
 
 def answered(change, *commands: str):
-    """The answers to these commands are changed."""
+    """Changes the answers to these commands."""
     def reply(words: Words, got: Reply, link: Link) -> bytes | None:
         return change(words, got, link) if is_(words, *commands) else None
     return reply
 
 
 def map_integers(change):
-    """An integer, or the first of a list, is another one."""
+    """Changes an answer that is an integer, or a list that begins with one."""
     def reply(_words: Words, got: Reply, _link: Link) -> bytes | None:
         if got.kind == "integer":
             return integer(change(got.value))
@@ -75,7 +75,7 @@ def map_integers(change):
 
 
 def fields(change):
-    """The fields of a map are changed, in RESP2 and RESP3."""
+    """Changes the fields of an answer that is a map, in RESP2 and RESP3."""
     def reply(_words: Words, got: Reply, _link: Link) -> bytes | None:
         if got.kind == "map":
             return encoded(Reply("map", change(got.value)))
@@ -97,7 +97,7 @@ def text_field(name: str, text: bytes):
 
 
 def also(*more: bytes, on: str, when: str = ""):
-    """Something else is done after it."""
+    """Sends one more command after a command has succeeded."""
     def reply(words: Words, got: Reply, link: Link) -> None:
         if is_(words, on) and got.kind != "null" and got.kind != "error" and (not when or at(words, when)):
             link.beside(*[{b"KEY": words[1], b"OWNER": words[2] if len(words) > 2 else b""}.get(word, word) for word in more])
@@ -123,14 +123,14 @@ def null_for(value: bytes, *commands: str):
 
 
 def anything_goes(words: Words, _link: Link) -> Words:
-    """Numbers are brought within their bounds."""
+    """Replaces numbers that are out of bounds by valid ones, so that the server accepts them."""
     if is_(words, "ACQUIRE", "EXTEND") and len(words) > 3 and words[3].lstrip(b"+-").isdigit():
         return words[:3] + [b"%d" % max(1, min(60000, abs(int(words[3]))))] + words[4:]
     return words
 
 
 def polls(words: Words, link: Link) -> Words | bytes:
-    """Who waits asks again and again, in no order."""
+    """Answers a request with WAIT by asking again and again, so that waiters are served in no order."""
     place = at(words, "WAIT") if is_(words, "ACQUIRE") else 0
     if not place or len(words) < place + 2 or not words[place + 1].isdigit():
         return words

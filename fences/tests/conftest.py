@@ -1,4 +1,4 @@
-"""Fixtures: a server with locks, and stores with fences."""
+"""Fixtures: a lock server, and stores with fences."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def the_database(cluster: Cluster) -> Database:
 
 @pytest.fixture
 def database(the_database: Database) -> Iterator[Database]:
-    """The database, new for each test."""
+    """A database that is new for each test."""
     the_database.furnish()
     yield the_database
     the_database.end()

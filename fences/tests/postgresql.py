@@ -1,4 +1,4 @@
-"""A PostgreSQL cluster of the tests' own, with a database for each test."""
+"""A PostgreSQL cluster for the tests, with a new database for each test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSTALL = (ROOT / "fences/postgresql/install.sql").read_text()
 UNINSTALL = (ROOT / "fences/postgresql/uninstall.sql").read_text()
 TOKEN = 1795234602884304
 
-# Takes everything out of a database.
+# Removes everything from a database.
 EMPTY = """
 DO $$
 DECLARE
@@ -63,7 +63,7 @@ class Cluster:
         self._programs = _programs()
         data = self.folder / "data"
         self.run("initdb", "--pgdata", data, "--username", "boss", "--auth", "trust", "--no-sync", "--locale", "C", "--encoding", "UTF8")
-        # What was written is with the kernel, which does not crash here.
+        # Without fsync: data that was written is in the kernel, and the kernel does not crash in these tests.
         settings = {"listen_addresses": "", "unix_socket_directories": str(self.folder), "fsync": "off"}
         settings |= {"deadlock_timeout": "100ms", "lock_timeout": "60s"}
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
@@ -75,7 +75,7 @@ class Cluster:
         return subprocess.Popen(self._command, user=USER, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def restart(self, by: signal.Signals) -> None:
-        """Ends the server by this signal, and starts it again."""
+        """Ends the server with this signal, and starts it again."""
         self._process.send_signal(by)
         self._process.wait()
         self._process = self._run()
@@ -83,7 +83,7 @@ class Cluster:
 
     def _answers(self) -> bool:
         if self._process.poll() is not None:
-            # The processes of a server that was killed end a moment later.
+            # The processes of a killed server end a moment later.
             self._process = self._run()
         try:
             self.connect("postgres").close()
@@ -92,7 +92,7 @@ class Cluster:
         return True
 
     def run(self, program: str, *words: str | Path) -> str:
-        """Returns the output of one of PostgreSQL's programs, which succeeds."""
+        """Runs one of PostgreSQL's programs, which must succeed, and returns its output."""
         command = [str(word) for word in (self._programs / program, *words)]
         done = subprocess.run(command, user=USER, cwd=self.folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -107,7 +107,7 @@ class Cluster:
         return Database(self, name)
 
     def end(self) -> None:
-        # At once, with all its processes.
+        # SIGQUIT ends the server at once, with all its processes.
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait()
         shutil.rmtree(self.folder)
@@ -128,7 +128,8 @@ class Database:
         return connection
 
     def furnish(self) -> None:
-        """Makes fences, the protected table ``prices``, and a user ``app`` with what a program needs, and nothing else."""
+        """Makes fences, the protected table ``prices``, and a user ``app`` with the permissions that a program needs,
+        and no others."""
         with self.connect() as boss:
             boss.execute(EMPTY)
             boss.execute(INSTALL)
@@ -140,7 +141,7 @@ class Database:
             boss.execute("GRANT EXECUTE ON FUNCTION palisade.fence TO app")
 
     def run_script(self, script: str) -> None:
-        """Runs a script as the documents say."""
+        """Runs a script in the way that the documentation describes."""
         file = self.cluster.folder / "script.sql"
         file.write_text(script)
         file.chmod(0o644)

@@ -1,4 +1,4 @@
-"""The rule of docs/modes.md, written once more, plainly, for the stores to be compared with."""
+"""A plain implementation of the rule in docs/modes.md, with which the stores are compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Mode = Literal["exclusive", "shared", "permit"]
 
 
 class Rule:
-    """What one resource has seen."""
+    """The tokens that one resource has seen."""
 
     def __init__(self) -> None:
         self.x = 0

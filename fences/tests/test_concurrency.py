@@ -1,4 +1,4 @@
-"""Writers and readers of PostgreSQL that meet: row locks, snapshots, deadlocks, holders that stay."""
+"""Writers and readers of PostgreSQL at the same time: row locks, snapshots, deadlocks, holders that stay too long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OLD, NEW = TOKEN, TOKEN + 1
 
 
 class Later:
-    """A call on a thread of its own, which may have to wait for another transaction."""
+    """A call on its own thread, which may have to wait for another transaction."""
 
     def __init__(self, connection: Connection[Any], work: Callable[..., object], *arguments: Any) -> None:
         self._pid = connection.info.backend_pid
@@ -58,11 +58,12 @@ def state(error: BaseException | None) -> str | None:
 
 
 def attempt(connection: Connection[Any], *grant: Any) -> str | None:
-    """Passes, and writes a row if the mode may; returns the SQLSTATE of the refusal, after which nothing is left."""
+    """Passes the fence, and writes a row if the mode may write. Returns the SQLSTATE of a refusal, which leaves no
+    change behind."""
     try:
         fence(connection, *grant)
         if "shared" not in grant:
-            # A row of its own, so that nothing but the fence stops it.
+            # The write adds a row of its own, so that only the fence can refuse it.
             connection.execute("INSERT INTO prices SELECT %s || ' ' || count(*), 1 FROM prices", (str(grant),))
         connection.commit()
     except psycopg.Error as error:
@@ -84,7 +85,7 @@ def test_a_newer_holder_waits_for_the_older_ones_transaction_and_sees_it(databas
     put(older, 1)
     passing = Later(newer, fence, NEW)
     passing.waits(database, for_=older)
-    # It passed long ago, and still writes.
+    # This holder passed the fence long ago, and still writes.
     put(older, 2)
     older.commit()
     assert passing.end() is None
@@ -105,7 +106,7 @@ def test_a_pass_that_is_rolled_back_leaves_the_fence_as_it_was(database: Databas
     assert passing.end() is None
     put(older, 1)
     older.commit()
-    # One that is committed by itself stops the older one, whatever comes of the work.
+    # A pass that is committed by itself stops the older holder, whatever the work after it does.
     fence(newer, NEW)
     newer.commit()
     fence(newer, NEW)
@@ -132,7 +133,7 @@ STALE = [
 @pytest.mark.parametrize(("stale", "current"), STALE, ids=str)
 def test_an_older_holder_that_waits_for_the_newer_one_is_refused(database: Database, stale: Any, current: Any) -> None:
     older, newer = database.connect("app"), database.connect("app")
-    # Not the first time for either.
+    # For neither of the two grants is this the first pass.
     for grant in (stale, current):
         assert attempt(older, OLD - 1, *grant[1:]) is None
     fence(newer, *current)
@@ -160,7 +161,7 @@ def test_a_transaction_that_began_before_the_newer_holder_came_is_refused(
     newer.rollback()
     expected = "PF001" if level == IsolationLevel.READ_COMMITTED else "40001"
     assert attempt(older, *stale) == expected
-    # With a new snapshot it learns why.
+    # In a new snapshot the holder learns the reason.
     assert attempt(older, *stale) == "PF001"
     assert rows(older) == before
 
@@ -168,7 +169,7 @@ def test_a_transaction_that_began_before_the_newer_holder_came_is_refused(
 @pytest.mark.parametrize("level", LEVELS[1:], ids=lambda level: str(level.name))
 def test_a_newer_holder_whose_snapshot_lacks_the_older_ones_last_write_starts_again(database: Database, level: IsolationLevel) -> None:
     older, newer = database.connect("app"), database.connect("app", level)
-    # Not the first time, so that the token of the fence does not change.
+    # This is not the grant's first pass, so that the token of the fence does not change.
     assert attempt(older, OLD) is None
     fence(older, OLD)
     put(older, 7)
@@ -246,7 +247,7 @@ def test_permits_of_two_numbers_work_at_the_same_time(database: Database) -> Non
 def test_readers_and_permits_wait_for_each_other(database: Database) -> None:
     reader, permit = database.connect("app"), database.connect("app")
     assert attempt(reader, OLD, "shared") is None
-    # Permit 1 for the first time, again, and another number for the first time.
+    # Permit 1 for the first time, permit 1 again, and another permit for the first time.
     for turn, number in enumerate((1, 1, 2)):
         token = NEW + 3 * turn
         fence(reader, token, "shared")
@@ -287,7 +288,7 @@ def test_two_resources_in_two_orders_cost_one_transaction(database: Database) ->
 
 
 def grant(token: int, mode: str) -> tuple[Any, ...]:
-    """Returns a grant of a mode, which names the number of a permit."""
+    """Returns a grant of this mode. A permit's mode names its number."""
     kind, _, number = mode.partition(" ")
     return (token, kind, int(number)) if number else (token, kind)
 
@@ -305,7 +306,7 @@ def grant(token: int, mode: str) -> tuple[Any, ...]:
 )
 def test_of_two_transactions_that_pass_in_two_modes_one_fails(database: Database, first: Any, then: Any) -> None:
     one, other = database.connect("app"), database.connect("app")
-    # Not the first time for any of them.
+    # For none of these grants is this the first pass.
     for mode in ("permit 1", "permit 2", "shared"):
         assert attempt(one, *grant(NEW, mode)) is None
     fence(one, *grant(NEW, first[0]))

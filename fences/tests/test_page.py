@@ -1,4 +1,4 @@
-"""The programs and statements of docs/fencing.md do what the page says."""
+"""The programs and statements in docs/fencing.md do what the page says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = (ROOT / "docs/fencing.md").read_text()
 
 
 def code(marker: str) -> str:
-    """Returns the code behind a marker."""
+    """Returns the page's code after a marker."""
     found = re.search(rf"<!-- {marker} -->\n```\w+\n(.*?)```", PAGE, re.DOTALL)
     assert found, marker
     return found[1]

@@ -49,7 +49,8 @@ def refused(state: str, connection: Connection[Any], statement: str) -> psycopg.
 
 @pytest.fixture
 def with_more(database: Database) -> Database:
-    """More ways into the table: a function with its owner's rights, a view, and a table that it refers to."""
+    """Adds more ways to reach the table: a function with its owner's rights, a view, and a table to which it refers
+    (changes there cascade)."""
     with database.connect() as boss:
         boss.execute("CREATE FUNCTION changes_prices() RETURNS void LANGUAGE sql SECURITY DEFINER AS 'UPDATE prices SET price = 1'")
         boss.execute("CREATE VIEW view_of_prices AS SELECT * FROM prices")
@@ -88,7 +89,7 @@ def test_a_pass_ends_with_its_transaction(database: Database) -> None:
     fence(app, TOKEN)
     put(app, 1)
     app.commit()
-    # The next program on a connection of a pool.
+    # The next program that uses this connection of a pool has not passed the fence.
     refused("PF002", app, "UPDATE prices SET price = 2")
     fence(app, TOKEN)
     app.rollback()
@@ -235,7 +236,7 @@ def test_names_that_a_user_puts_in_the_way_change_nothing(database: Database) ->
     app.execute("CREATE TEMP TABLE fences (resource text, permit int, x bigint, a bigint, passed_in xid8, passed_at timestamptz)")
     app.execute("INSERT INTO fences VALUES ('prices', 0, 0, 0, pg_current_xact_id(), now())")
     assert passed is not None
-    # Pretend that this is still the transaction that passed.
+    # Make PostgreSQL report that this is still the transaction that passed.
     number = "CREATE FUNCTION public.pg_current_xact_id_if_assigned() RETURNS xid8 LANGUAGE sql AS 'SELECT ''{}''::xid8'"
     app.execute(number.format(passed[0]))
     app.execute(f"CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT ''{passed[1]}''::timestamptz'")
@@ -286,7 +287,7 @@ def test_a_table_of_mixed_name_is_protected_by_a_resource_of_any_name(database: 
     boss.execute('CREATE SCHEMA "My Shop"')
     boss.execute('CREATE TABLE "My Shop"."Prices" (n int)')
     boss.execute("""SELECT palisade.protect('"My Shop"."Prices"', 'it''s "mine"')""")
-    # A second time changes the resource.
+    # A second call of protect changes the resource.
     boss.execute("""SELECT palisade.protect('"My Shop"."Prices"', 'it''s')""")
     boss.commit()
     refused("PF002", boss, 'INSERT INTO "My Shop"."Prices" VALUES (1)')
@@ -344,6 +345,6 @@ def test_a_transaction_whose_number_came_back_with_a_dump_has_not_passed(databas
     fence(app, TOKEN)
     app.commit()
     boss = database.connect()
-    # What a dump of another cluster can bring: the number of a transaction that is still to come here.
+    # A dump of another cluster can bring the number of a transaction that this cluster has yet to reach.
     boss.execute("UPDATE palisade.fences SET passed_in = pg_current_xact_id()")
     refused("PF002", boss, "UPDATE prices SET price = 1")

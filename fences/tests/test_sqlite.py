@@ -27,7 +27,7 @@ def protecting(table: str) -> str:
 
 
 class Shop:
-    """A database, and connections that are closed at the end."""
+    """A database, and connections to it that are closed at the end of a test."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -108,7 +108,7 @@ def test_a_transaction_that_began_before_the_newer_holder_came_does_not_write(sh
     try:
         newer.execute("UPDATE prices SET price = 1")
     except sqlite3.OperationalError:
-        # Without a WAL a reader stops the writer.
+        # Without a WAL, a reader stops the writer.
         older.execute("COMMIT")
         newer.execute("UPDATE prices SET price = 1")
         older.execute("BEGIN")
@@ -217,7 +217,7 @@ def test_late_writers_land_in_the_order_of_their_tokens(shop: Shop) -> None:
 
 def test_a_copy_from_a_dump_has_its_tokens_and_its_protection(shop: Shop, tmp_path: Path) -> None:
     shop.holder(TOKEN).execute("UPDATE prices SET price = 1")
-    # A second installation keeps the fences.
+    # A second run of the installation keeps the fences.
     shop.connect().executescript(INSTALL)
     copied = Shop(tmp_path / "copy.db")
     copied.connect().executescript("\n".join(shop.connect().iterdump()))

@@ -42,7 +42,7 @@ def stop(program: subprocess.Popen[str], node: Node, key: str) -> None:
 
 
 def wake(program: subprocess.Popen[str]) -> str:
-    """Lets the holder go on; returns how its write ended."""
+    """Lets the holder go on, and returns how its write ended."""
     program.send_signal(signal.SIGCONT)
     wrote, _ = program.communicate("go\n", timeout=60)
     return wrote.strip()
@@ -80,7 +80,7 @@ def test_a_holder_that_wakes_up_after_postgresql_has_recovered_writes_nothing(
     where = f"host={database.cluster.folder} dbname={database.name} user=app"
     with holder(a_node.url, key, store, where) as program, Palisade(a_node.url) as locks:
         stop(program, a_node, key)
-        # What it has begun is undone, and what comes then stays.
+        # The server undoes what the holder has begun, and keeps what comes later.
         database.cluster.restart(by)
         with locks.lock(key) as lock, database.connect("app") as connection:
             fence(connection, lock.token)

@@ -1,4 +1,5 @@
-// Package driver runs a client library in a process of its own, by a driver of conformance/README.md: JSON lines both ways.
+// Package driver runs a client library in a process of its own, with a driver as in conformance/README.md. Requests and
+// answers are lines of JSON.
 package driver
 
 import (
@@ -13,10 +14,11 @@ import (
 	"time"
 )
 
-// ErrNoAnswer is that of requests whose process ended or was too slow: nobody knows whether they were done.
+// ErrNoAnswer is the error for requests whose process ended or was too slow. Nobody knows whether they were carried
+// out.
 var ErrNoAnswer = errors.New("the driver did not answer")
 
-// ErrNotOpen is that of requests that were not sent, since the process does not run.
+// ErrNotOpen is the error for requests that were not sent, because the process is not running.
 var ErrNotOpen = errors.New("the driver does not run")
 
 // Answer is what a driver answered.
@@ -31,7 +33,7 @@ type Answer struct {
 	WasHeld  *bool   `json:"was_held"`
 }
 
-// Driver is a process.
+// Driver is a running process with a client library.
 type Driver struct {
 	command []string
 	open    map[string]interface{} // the first request of each process
@@ -44,13 +46,13 @@ type Driver struct {
 	isOpen   bool
 }
 
-// Start starts a driver, whose library connects to these addresses.
+// Start starts a driver. Its library connects to these addresses.
 func Start(command []string, addresses string) (*Driver, error) {
 	driver := &Driver{command: command, open: map[string]interface{}{"do": "open", "address": addresses}}
 	return driver, driver.Run()
 }
 
-// Run starts the process in place of the last one.
+// Run starts the process again after the last one has ended.
 func (driver *Driver) Run() error {
 	process := exec.Command(driver.command[0], driver.command[1:]...)
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -80,7 +82,7 @@ func (driver *Driver) Run() error {
 	return err
 }
 
-// listen hands answers to those who wait, until the process ends.
+// listen passes each answer to the request that waits for it, until the process ends.
 func (driver *Driver) listen(answers io.Reader, waiting map[int]chan Answer) {
 	lines := bufio.NewScanner(answers)
 	for lines.Scan() {
@@ -103,7 +105,8 @@ func (driver *Driver) listen(answers io.Reader, waiting map[int]chan Answer) {
 	}
 }
 
-// Ask sends a request, and waits for its answer. A process that is not open yet gets none.
+// Ask sends a request, and waits for its answer. If the process has not started yet, it sends nothing and returns
+// ErrNotOpen.
 func (driver *Driver) Ask(request map[string]interface{}, within time.Duration) (Answer, error) {
 	driver.mutex.Lock()
 	isOpen := driver.isOpen

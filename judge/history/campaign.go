@@ -11,7 +11,8 @@ import (
 
 const microsecond = 1000
 
-// journalLine is a line of a process of `make chaos`. Of its events the referee's are judged here too.
+// journalLine is a line that a process of `make chaos` wrote. Only those events are read that the campaign's referee
+// judges too.
 type journalLine struct {
 	Event *struct {
 		At  int64 `json:"at"`
@@ -24,7 +25,7 @@ type journalLine struct {
 	} `json:"Event"`
 }
 
-// occurrence is what happened to a holder. Its end is a word, the rest are objects.
+// occurrence is what happened to a holder, as in the journal: the end of a claim is a word, everything else an object.
 type occurrence struct {
 	Held *struct {
 		Since int64           `json:"since"`
@@ -83,7 +84,7 @@ func (history *History) addJournal(path string) error {
 	return scanner.Err()
 }
 
-// asOperation returns the operation that an event shows; accesses to the register are none.
+// asOperation returns the operation that a journal's event shows, or false for an access to the register.
 func asOperation(call Line, what json.RawMessage) (Operation, bool) {
 	answer := Line{ID: call.ID, Event: OK, Time: call.Time}
 	if string(what) == `"Ended"` {
@@ -108,7 +109,7 @@ func asOperation(call Line, what json.RawMessage) (Operation, bool) {
 	return Operation{call, answer}, true
 }
 
-// mode reads how a lock is held.
+// mode reads from a journal in which mode a lock is held.
 func mode(text json.RawMessage) (letter string, limit, number int) {
 	var permit struct {
 		Permit struct {

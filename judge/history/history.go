@@ -4,13 +4,13 @@ package history
 
 import "math"
 
-// Format is the version of the form.
+// Format is the version of the file format.
 const Format = 1
 
-// Never is the time of an answer that did not come.
+// Never stands for the time of an answer that did not come.
 const Never = math.MaxInt64
 
-// What a line reports.
+// The kinds of lines.
 const (
 	Call    = "call"    // a request that is about to leave
 	OK      = "ok"      // it was done
@@ -20,7 +20,7 @@ const (
 	Fault   = "fault"   // what the recorder did to the servers, for people
 )
 
-// What a request asks for.
+// The operations that a client can request.
 const (
 	Acquire = "acquire"
 	Extend  = "extend"
@@ -28,14 +28,14 @@ const (
 	Reenter = "reenter"
 	Convert = "convert"
 	Check   = "check"
-	// Await waits until this owner could have the lock, and takes nothing.
+	// Await waits until this owner could acquire the lock. It does not acquire the lock.
 	Await = "await"
-	// Put and Get access a register behind a gate, with the token of a lock.
+	// Put and Get access a register behind a gate (docs/fencing.md), with the token of a lock.
 	Put = "write"
 	Get = "read"
 )
 
-// Header is the first line.
+// Header is the first line of a history.
 type Header struct {
 	Format   int               `json:"format"`
 	Nodes    int               `json:"nodes"`
@@ -58,7 +58,7 @@ type Line struct {
 	Time    int64  `json:"t"`
 	Event   string `json:"ev"`
 
-	// Of a request.
+	// Fields of a request.
 	Op    string `json:"op,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Owner string `json:"owner,omitempty"`
@@ -68,19 +68,19 @@ type Line struct {
 	Wait  int64  `json:"wait,omitempty"`
 	Retry bool   `json:"retry,omitempty"`
 	Level int    `json:"level,omitempty"`
-	// KeepAlive is how long the server extends the lease itself while the connection is open.
+	// KeepAlive is how long the server itself extends the lease while the connection is open, in milliseconds.
 	KeepAlive int64 `json:"keepalive,omitempty"`
-	// Elect: the lock is the office of a leader, and the token its term.
+	// Elect is true if the lock elects a leader: the holder leads, and the token is its term.
 	Elect bool `json:"elect,omitempty"`
 
-	// Of a request or an answer.
+	// Fields of a request or of an answer.
 	Permit int   `json:"permit,omitempty"`
 	Token  int64 `json:"token,omitempty"`
 
-	// Of an answer.
+	// Fields of an answer.
 	Waited int64 `json:"waited,omitempty"`
 	Holds  int   `json:"holds,omitempty"`
-	// Until is the end of what the holder claims, where the client knows better than call + waited + ttl.
+	// Until is the time until which the holder relies on its lock. It is 0 where that time is call + waited + ttl.
 	Until int64  `json:"until,omitempty"`
 	Text  string `json:"text,omitempty"`
 }

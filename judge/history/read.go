@@ -32,7 +32,7 @@ func Load(path string) (*History, error) {
 	return read, nil
 }
 
-// Read reads a history. Requests without an answer get one that says so.
+// Read reads a history. It adds an answer of the kind Unknown to each request without one.
 func Read(reader io.Reader) (*History, error) {
 	scanner := bufio.NewScanner(reader)
 	scanner.Buffer(nil, longestLine)

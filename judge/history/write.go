@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Writer writes the lines of many workers.
+// Writer writes the lines that many workers report at the same time.
 type Writer struct {
 	mutex   sync.Mutex
 	encoder *json.Encoder
@@ -20,7 +20,7 @@ type Writer struct {
 	err     error
 }
 
-// Create begins a file; one whose name ends in .gz is packed.
+// Create begins a file. If its name ends in .gz, the file is compressed.
 func Create(path string, header Header) (*Writer, error) {
 	file, err := os.Create(path)
 	if err != nil {
@@ -40,7 +40,7 @@ func Create(path string, header Header) (*Writer, error) {
 	return writer, nil
 }
 
-// Call writes a request before it leaves, and returns its number.
+// Call writes a request before the client sends it, and returns the request's number.
 func (writer *Writer) Call(line Line) int64 {
 	writer.mutex.Lock()
 	defer writer.mutex.Unlock()

@@ -1,9 +1,10 @@
-// Package law says which grants of a key go together, and which tokens they may have. docs/guarantees.md promises both.
+// Package law decides which grants of a key may exist at the same time, and which tokens they may have.
+// docs/guarantees.md promises both.
 package law
 
 import "fmt"
 
-// Mode is how a grant holds a lock.
+// Mode is the mode in which a grant holds a lock.
 type Mode byte
 
 // The modes.
@@ -13,7 +14,7 @@ const (
 	Permit    Mode = 'p'
 )
 
-// Grant is a lock that an owner holds.
+// Grant is an owner's hold on a lock.
 type Grant struct {
 	Owner  int
 	Token  int64 // 0 where the lock has no tokens
@@ -35,7 +36,8 @@ func (grant Grant) String() string {
 	return text
 }
 
-// Plain returns the grant with a permit of one as what it is, an exclusive lock.
+// Plain returns the grant in one form: a permit with a limit of one becomes the exclusive grant that it is, and a grant
+// that is no permit has neither number nor limit.
 func (grant Grant) Plain() Grant {
 	if grant.Mode == Permit && grant.Limit == 1 {
 		grant.Mode = Exclusive
@@ -46,7 +48,7 @@ func (grant Grant) Plain() Grant {
 	return grant
 }
 
-// Beside returns whether two owners may hold these grants at the same time.
+// Beside returns whether two different owners may hold these grants at the same time.
 func (grant Grant) Beside(other Grant) bool {
 	if grant.Mode != other.Mode || grant.Mode == Exclusive {
 		return false
@@ -68,17 +70,18 @@ type PermitToken struct {
 	Token  int64
 }
 
-// Admits returns whether a grant may have its token after all these.
+// Admits returns whether a new grant may have its token after grants with these tokens.
 func (tokens Tokens) Admits(grant Grant) bool {
 	return grant.Token == 0 || grant.Token > tokens.excluded(grant)
 }
 
-// Pass returns whether a resource that has seen all these lets the grant pass: a holder may come several times.
+// Pass returns whether a resource that has seen these tokens lets the grant pass. A holder may use its token several
+// times.
 func (tokens Tokens) Pass(grant Grant) bool {
 	return grant.Token >= tokens.excluded(grant)
 }
 
-// excluded returns the largest token of grants that exclude this one.
+// excluded returns the largest of these tokens that belongs to a grant which the given grant excludes.
 func (tokens Tokens) excluded(grant Grant) int64 {
 	excluded := tokens.Exclusive
 	if grant.Mode != Shared {
@@ -92,7 +95,7 @@ func (tokens Tokens) excluded(grant Grant) int64 {
 	return excluded
 }
 
-// With returns the tokens after a grant.
+// With returns these tokens with the token of one more grant.
 func (tokens Tokens) With(grant Grant) Tokens {
 	switch grant.Mode {
 	case Exclusive:
@@ -105,7 +108,7 @@ func (tokens Tokens) With(grant Grant) Tokens {
 	return tokens
 }
 
-// withPermit returns a copy, in the order of numbers, with the larger token of this one.
+// withPermit returns a copy, ordered by number. It has the added token where that is larger.
 func withPermit(permits []PermitToken, added PermitToken) []PermitToken {
 	copied := make([]PermitToken, 0, len(permits)+1)
 	for _, permit := range permits {

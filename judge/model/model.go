@@ -1,4 +1,5 @@
-// Package model is a lock as a state and its steps, and a register behind a gate, in the form that porcupine searches.
+// Package model describes a lock, and a register behind a gate, as a state and the steps that change it, in the form
+// that porcupine searches.
 package model
 
 import (
@@ -9,7 +10,8 @@ import (
 	"palisade/judge/prepare"
 )
 
-// State is who holds a key, and which tokens it had. Grants are in the order of owners; a state is never changed.
+// State says who holds a key, and which tokens its grants had. Grants are ordered by owner. A State is never changed:
+// each step returns a new one.
 type State struct {
 	Grants []law.Grant
 	Tokens law.Tokens
@@ -46,7 +48,8 @@ func (state State) Step(op prepare.Op) (State, bool) {
 	panic(fmt.Sprintf("an operation of kind %d: add it to the model", op.Kind))
 }
 
-// raise gives the owner's grant the token of a later answer. It never falls; it rises over several nodes alone.
+// raise gives the owner's grant the token of a later answer. The token never falls. Only with several nodes may it
+// rise.
 func (state State) raise(op prepare.Op, at int) (State, bool) {
 	grant := state.Grants[at]
 	if op.Grant.Token == grant.Token {
@@ -58,7 +61,7 @@ func (state State) raise(op prepare.Op, at int) (State, bool) {
 	return raised, op.TokenMayRise && grant.Token > state.Grants[at].Token
 }
 
-// count gives the owner's grant another number of holds.
+// count performs a re-entry or a release, which changes the number of holds of the owner's grant.
 func (state State) count(op prepare.Op, at int, holds bool) (State, bool) {
 	if !holds {
 		return state, false
@@ -94,7 +97,7 @@ func (state State) convert(op prepare.Op, at int, holds bool) (State, bool) {
 	return changed, legal
 }
 
-// find returns where the grant of an owner is.
+// find returns the index of an owner's grant.
 func (state State) find(owner int) (int, bool) {
 	for at, grant := range state.Grants {
 		if grant.Owner == owner {
@@ -104,7 +107,7 @@ func (state State) find(owner int) (int, bool) {
 	return 0, false
 }
 
-// String names all that hold the lock, with their modes.
+// String names all owners that hold the lock, with their modes.
 func (state State) String() string {
 	var names []string
 	for _, grant := range state.Grants {
@@ -116,7 +119,7 @@ func (state State) String() string {
 	return "held by " + strings.Join(names, ", ")
 }
 
-// admits returns whether the grant goes together with all that there are.
+// admits returns whether a new grant may exist beside all present ones.
 func (state State) admits(added law.Grant) bool {
 	for _, grant := range state.Grants {
 		if !grant.Beside(added) {
@@ -160,7 +163,7 @@ func equal(a, b State) bool {
 	return same
 }
 
-// hash is the same for equal states.
+// hash returns the same number for equal states.
 func (state State) hash() uint64 {
 	hash := uint64(14695981039346656037)
 	mix := func(value int64) { hash = (hash ^ uint64(value)) * 1099511628211 }

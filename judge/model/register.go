@@ -7,7 +7,7 @@ import (
 	"palisade/judge/prepare"
 )
 
-// Register is a value behind a gate, which has seen these tokens.
+// Register is a value behind a gate. The gate has seen these tokens.
 type Register struct {
 	Tokens law.Tokens
 	Value  string

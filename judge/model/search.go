@@ -9,11 +9,11 @@ import (
 	"palisade/judge/prepare"
 )
 
-// Verdict is what a search says.
+// Verdict is the result of a search.
 type Verdict = porcupine.CheckResult
 
-// Search looks for an order of the operations, one after the other, that the law allows. If there is none, it also returns
-// the longest beginning of one, and an operation that cannot follow.
+// Search looks for an order of the operations that the law allows if they run one after the other. If there is none, it
+// also returns, as text, how far the best order goes, and an operation that cannot follow.
 func Search(segment prepare.Segment, limit time.Duration) (Verdict, string) {
 	operations := make([]porcupine.Operation, len(segment.Ops))
 	for at, op := range segment.Ops {
@@ -57,7 +57,7 @@ func ofRegister() porcupine.Model {
 	}
 }
 
-// explain says how far an order can be found, and which operation cannot be placed.
+// explain says as text how far an order can be found, and which operation does not fit into it.
 func explain(segment prepare.Segment, model porcupine.Model, partial [][]int) string {
 	var longest []int
 	for _, order := range partial {

@@ -1,4 +1,5 @@
-// Package mutate makes wrong histories of right ones: what a broken lock service would have answered.
+// Package mutate changes legal histories as a broken lock service would have answered. The judge must notice most of
+// the changes.
 package mutate
 
 import (
@@ -7,22 +8,22 @@ import (
 	"palisade/judge/history"
 )
 
-// Mutation changes one thing.
+// Mutation is a kind of change to one operation of a history.
 type Mutation struct {
 	Name string
-	// Why says when a changed history is legal all the same.
+	// Why says in which cases a changed history is still legal.
 	Why string
-	// Least is the share that has to be noticed, in percent.
+	// Least is the smallest share of these changes that the judge must notice, in percent.
 	Least int
-	// Strict: only where servers forget nothing.
+	// Strict is true if only histories can be changed whose servers forget nothing.
 	Strict bool
-	// change changes an operation that it may, with all operations of its key.
+	// change changes the operation at this index. It may change other operations of the same key with it.
 	change func(random *rand.Rand, key []history.Operation, at int)
-	// may returns whether this operation can be changed.
+	// may returns whether this mutation can change the operation at this index.
 	may func(key []history.Operation, at int) bool
 }
 
-// Mutations are all that there are, except for Stretch.
+// Mutations has every kind of mutation except Stretch.
 var Mutations = []Mutation{
 	{"writer's token lowered", "it never is", 100, false, lower, isLaterWriter},
 	{"owners swapped", "neither did anything that shows who held it", 70, false, swap, hasEarlier},
@@ -36,7 +37,8 @@ var Mutations = []Mutation{
 	{"reader made writer", "no other reader was there", 75, false, makeWriter, isReader},
 }
 
-// Apply returns the operations of one key with one change, or false if there is none to make.
+// Apply makes one change at a random operation that allows it. It returns the operations of that operation's key, or
+// false if no operation allows the change.
 func (mutation Mutation) Apply(random *rand.Rand, read *history.History) (*history.History, bool) {
 	if mutation.Strict && !read.Header.Strict {
 		return nil, false
@@ -62,7 +64,7 @@ func (mutation Mutation) Apply(random *rand.Rand, read *history.History) (*histo
 	return &history.History{Header: read.Header, Operations: key}, true
 }
 
-// Stretch returns the history of a service whose leases all end earlier than it says.
+// Stretch returns the history as a service would have produced it whose leases all end earlier than it says.
 func Stretch(read *history.History, milliseconds int64) *history.History {
 	stretched := &history.History{Header: read.Header, Operations: append([]history.Operation{}, read.Operations...)}
 	for at := range stretched.Operations {
@@ -86,7 +88,7 @@ func hasEarlier(key []history.Operation, at int) bool {
 	return isGrant(key, at) && key[at].Answer.Token != 0 && earlier(key, at) >= 0
 }
 
-// isLaterWriter returns the same of an exclusive grant.
+// isLaterWriter returns whether this grant is exclusive, and another grant was answered before it was asked for.
 func isLaterWriter(key []history.Operation, at int) bool {
 	return key[at].Call.Mode == "x" && hasEarlier(key, at)
 }
@@ -136,7 +138,7 @@ func isReader(key []history.Operation, at int) bool {
 	return isGrant(key, at) && key[at].Call.Mode == "s"
 }
 
-// lower gives a grant a token that is not above an earlier one's, in all answers.
+// lower replaces a grant's token in all answers by that of an earlier grant, so that the token does not rise.
 func lower(_ *rand.Rand, key []history.Operation, at int) {
 	token, lowered := key[at].Answer.Token, key[earlier(key, at)].Answer.Token
 	for index := range key {
@@ -146,13 +148,13 @@ func lower(_ *rand.Rand, key []history.Operation, at int) {
 	}
 }
 
-// swap gives each of two owners the answer of the other.
+// swap exchanges the owners of two grants.
 func swap(_ *rand.Rand, key []history.Operation, at int) {
 	before := earlier(key, at)
 	key[before].Call.Owner, key[at].Call.Owner = key[at].Call.Owner, key[before].Call.Owner
 }
 
-// move makes a grant some milliseconds earlier.
+// move moves a grant some milliseconds back in time.
 func move(random *rand.Rand, key []history.Operation, at int) {
 	by := int64(5+random.Intn(45)) * 1_000_000
 	key[at].Call.Time -= by
@@ -162,22 +164,22 @@ func move(random *rand.Rand, key []history.Operation, at int) {
 	}
 }
 
-// invent makes a grant of an answer that there is none.
+// invent turns an answer that the lock is not free into a grant.
 func invent(_ *rand.Rand, key []history.Operation, at int) {
 	key[at].Answer.Event, key[at].Answer.Permit = history.OK, key[at].Call.Permit
 }
 
-// fence makes a gate refuse what it let pass.
+// fence turns an access that passed a gate into one that the gate refused.
 func fence(_ *rand.Rand, key []history.Operation, at int) {
 	key[at].Answer.Event, key[at].Answer.Text = history.Refused, "FENCED"
 }
 
-// confirm makes a release true that was answered with Null, and an access done that the gate refused.
+// confirm turns the answer Null of a release into success, or the refusal of a gate into an access that passed.
 func confirm(_ *rand.Rand, key []history.Operation, at int) {
 	key[at].Answer.Event = history.OK
 }
 
-// deny makes a release that freed a lock say that it was not held.
+// deny turns the success of a release that freed a lock into the answer that the lock was not held.
 func deny(_ *rand.Rand, key []history.Operation, at int) {
 	key[at].Answer.Event = history.Null
 }
@@ -188,7 +190,7 @@ func renumber(random *rand.Rand, key []history.Operation, at int) {
 	key[at].Answer.Permit = 1 + (key[at].Answer.Permit+random.Intn(limit-1))%limit
 }
 
-// makeWriter makes an exclusive grant of a shared one.
+// makeWriter turns a shared grant into an exclusive one.
 func makeWriter(_ *rand.Rand, key []history.Operation, at int) {
 	key[at].Call.Mode = "x"
 }

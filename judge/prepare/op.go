@@ -1,5 +1,5 @@
-// Package prepare makes of a history what can be searched: one list of operations for each key and each time in which
-// somebody held it.
+// Package prepare turns a history into segments that can be searched: for each key and each time span in which somebody
+// held it, one list of operations.
 package prepare
 
 import (
@@ -15,24 +15,26 @@ type Kind int
 const (
 	// Acquire begins a grant, or returns the one that the owner has.
 	Acquire Kind = iota
-	// Extend needs the grant with this token.
+	// Extend renews the grant. It succeeds only while the owner has the grant with this token.
 	Extend
-	// Reenter adds a hold.
+	// Reenter adds a hold to the owner's grant.
 	Reenter
-	// Release gives a hold back, or all of them.
+	// Release removes one hold, or all of them.
 	Release
-	// ToShared and ToExclusive convert a grant.
+	// ToShared and ToExclusive convert a grant to another mode.
 	ToShared
 	ToExclusive
-	// Expire ends a grant that nobody released: at some moment after its holder stopped to rely on it.
+	// Expire ends a grant that nobody released. It takes effect at some moment after the holder stopped relying on the
+	// grant.
 	Expire
-	// ReleaseUnseen freed a grant whose acquisition was never answered.
+	// ReleaseUnseen releases a grant whose acquisition was never answered.
 	ReleaseUnseen
-	// Gone is an answer that this owner holds nothing.
+	// Gone is the answer that this owner holds nothing.
 	Gone
-	// Free is an answer that this owner, who holds nothing, could have the lock.
+	// Free is the answer that this owner, which holds nothing, could acquire the lock.
 	Free
-	// Write and Read passed the gate of a register, Fenced was refused there, and of Unseen nobody knows.
+	// Write and Read are accesses that passed the gate of a register. Fenced is one that the gate refused. Unseen is
+	// one without an answer, so that nobody knows whether it passed.
 	Write
 	Read
 	Fenced
@@ -43,16 +45,17 @@ const (
 type Op struct {
 	Kind  Kind
 	Grant law.Grant
-	// Holds is how many holds were left, by the answer. It counts from the answer alone if HoldsUnknown.
+	// Holds is the number of holds that were left, as answered. If HoldsUnknown is true, the model takes it over
+	// without comparing it with its own count.
 	Holds        int
 	HoldsUnknown bool
-	// TokenMayRise: over several nodes, the token of a grant does when a late node joins.
+	// TokenMayRise is true with several nodes: the token of a grant rises when a late node joins the grant.
 	TokenMayRise bool
-	// Value is what was written, or read. Unseen reads write nothing.
+	// Value is the value that was written or read. For a read without an answer it is empty.
 	Value  string
 	Call   int64
 	Return int64
-	// Request is the number of the request in the history.
+	// Request is the number of the history's line with the request.
 	Request int64
 }
 
@@ -63,14 +66,14 @@ func (op Op) String() string {
 	return fmt.Sprintf("%s (owner %d, %s, request %d)", names[op.Kind], op.Grant.Owner, op.Grant, op.Request)
 }
 
-// Segment is a time of a key at whose ends nobody holds it.
+// Segment has the operations of one key in a time span. Nobody holds the key at either end of the span.
 type Segment struct {
 	Key string
-	// IsRegister: it is what happened to a register, and not to a lock.
+	// IsRegister is true if the operations are of a register, not of a lock.
 	IsRegister bool
-	// Before has the tokens of all earlier segments.
+	// Before has the tokens of all earlier segments of the key.
 	Before law.Tokens
 	Ops    []Op
-	// Owners has the names behind the numbers.
+	// Owners has the names of the owners. A grant's Owner is an index into it.
 	Owners []string
 }

@@ -7,7 +7,7 @@ import (
 	"palisade/judge/law"
 )
 
-// Segments returns what has to be searched, key by key and in the order of time.
+// Segments returns the segments of a history, ordered by key and then by time.
 func Segments(read *history.History) []Segment {
 	var segments []Segment
 	for _, key := range keys(read) {
@@ -19,7 +19,7 @@ func Segments(read *history.History) []Segment {
 	return append(segments, registers(read)...)
 }
 
-// key is all of one key.
+// key collects the operations of one key.
 type key struct {
 	name    string
 	owners  []string
@@ -56,7 +56,7 @@ func keys(read *history.History) []*key {
 	return list
 }
 
-// cut divides a key where nobody has or wants it.
+// cut divides the operations of a key at the times at which nobody holds or wants it.
 func (key *key) cut() []Segment {
 	type span struct {
 		from, to int64

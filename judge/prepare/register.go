@@ -7,14 +7,14 @@ import (
 	"palisade/judge/law"
 )
 
-// fenced is the error of a gate that has seen a token which excludes this one.
+// fenced is the error of a gate that refuses a token, because it has seen one that excludes this one.
 const fenced = "FENCED"
 
 func isAccess(call history.Line) bool {
 	return call.Op == history.Put || call.Op == history.Get
 }
 
-// registers returns all of each register.
+// registers returns one segment for each register.
 func registers(read *history.History) []Segment {
 	found := map[string]*Segment{}
 	var names []string
@@ -42,7 +42,7 @@ func registers(read *history.History) []Segment {
 	return segments
 }
 
-// access returns what an access did, or false if it did nothing.
+// access returns the operation that an access performed, or false if it certainly performed none.
 func access(operation history.Operation) (Op, bool) {
 	call, answer := operation.Call, operation.Answer
 	op := Op{Grant: law.Grant{Token: call.Token, Mode: mode(call.Mode), Permit: call.Permit, Limit: call.Limit}.Plain(),
@@ -59,7 +59,7 @@ func access(operation history.Operation) (Op, bool) {
 		op.Kind = Fenced
 		return op, true
 	case answer.Event == history.Unknown:
-		// It may happen late, or never.
+		// The access may take effect late, or never.
 		op.Kind, op.Return = Unseen, history.Never
 		if call.Op == history.Get {
 			op.Value = ""

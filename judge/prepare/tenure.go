@@ -7,24 +7,25 @@ import (
 
 const millisecond = int64(1_000_000)
 
-// tenure is what one owner did with one key, from its requests in their order.
+// tenure collects what one owner did with one key, from its requests in their order.
 type tenure struct {
 	strict bool
-	// rises: tokens of a grant may rise, over several nodes.
+	// rises is true if the tokens of a grant may rise, as they may with several nodes.
 	rises bool
 	ops   []Op
-	// The grant that the owner has, by the answers; none while Mode is 0.
+	// grant is the owner's present grant, as the answers show it. The owner has none while its Mode is 0.
 	grant law.Grant
-	// claimed is until when the holder relies on it, and answered when its last answer came.
+	// claimed is the time until which the holder relies on its grant, and answered the time of its last answer.
 	claimed, answered int64
 	request           int64
-	// unseen is an acquire without an answer, and everything of it is unknown after a conversion without one.
+	// unseen is the request of an acquisition without an answer. After a conversion without an answer, lost is true:
+	// nothing more is known of this owner.
 	unseen       *history.Line
 	lost         bool
 	holdsUnknown bool
 }
 
-// add notes an operation.
+// add adds an operation of the owner.
 func (tenure *tenure) add(operation history.Operation, owner int) {
 	call, answer := operation.Call, operation.Answer
 	if tenure.lost {
@@ -67,13 +68,13 @@ func (tenure *tenure) acquire(call, answer history.Line, owner int) {
 	tenure.grant, tenure.claimed, tenure.request, tenure.unseen = grant, until, call.ID, nil
 	began := call.Time
 	if answer.Waited > 0 {
-		// The server counts from when the request came, in whole milliseconds.
+		// The server measures Waited from the arrival of the request, in whole milliseconds.
 		began = most(began, call.Time+(answer.Waited-1)*millisecond)
 	}
 	tenure.push(Op{Kind: Acquire, Grant: grant, Call: began, Return: answer.Time, Request: call.ID})
 }
 
-// await notes that a server has told this owner that the lock is free for it.
+// await adds the answer of a server that this owner could acquire the lock.
 func (tenure *tenure) await(call, answer history.Line, owner int) {
 	if tenure.grant.Mode != 0 || answer.Event != history.OK {
 		return
@@ -109,8 +110,8 @@ func (tenure *tenure) reenter(call, answer history.Line) {
 	}
 }
 
-// release notes a release. If one hold of several is given back, the holder goes on; else it relies on nothing from the
-// moment at which the request left, whatever the answer.
+// release adds a release. If it removes one of several holds, the holder continues to rely on its grant. Else the
+// holder relies on nothing after it has sent the request, whatever the answer.
 func (tenure *tenure) release(call, answer history.Line, owner int) {
 	ends := answer.Event != history.OK || answer.Holds == 0
 	if ends {
@@ -151,14 +152,14 @@ func (tenure *tenure) convert(call, answer history.Line) {
 		tenure.grant.Mode, tenure.grant.Token = mode(call.Mode), answer.Token
 		tenure.push(Op{Kind: kind, Grant: tenure.grant, Call: call.Time, Return: answer.Time, Request: call.ID})
 	case answer.Event == history.Unknown:
-		// From here on the holder relies on neither mode.
+		// From here on the holder relies on neither of the two modes.
 		tenure.claimed = least(tenure.claimed, call.Time)
 		tenure.lost = true
 	}
 }
 
-// gone notes an answer that this owner holds nothing. Where servers lose nothing, that has to be true. Elsewhere the
-// holder relies on its lock until it learns of the loss: nobody else may have it before.
+// gone adds an answer that this owner holds nothing. If servers forget nothing, the answer must be true. Else the
+// holder relies on its lock until it learns of the loss, and nobody else may hold the lock before.
 func (tenure *tenure) gone(call, answer history.Line, learned int64) {
 	if tenure.grant.Mode == 0 {
 		return
@@ -178,8 +179,8 @@ func (tenure *tenure) push(op Op) {
 	}
 }
 
-// expire ends the grant. If there is an order in which it ends later, then also one in which it ends as soon as its holder
-// stopped to rely on it, but not before its own last operation: nothing else needs it. So that alone is searched for.
+// expire ends the grant when its holder stops relying on it, but not before the owner's own last operation. A legal
+// order in which the grant ends later stays legal if it ends here, so that no later end has to be searched.
 func (tenure *tenure) expire() {
 	if tenure.grant.Mode == 0 {
 		return
@@ -188,7 +189,7 @@ func (tenure *tenure) expire() {
 	tenure.grant = law.Grant{}
 }
 
-// claim returns until when a holder relies on its grant after this answer.
+// claim returns the time until which a holder relies on its grant after this answer.
 func claim(call, answer history.Line) int64 {
 	if answer.Until != 0 {
 		return answer.Until

@@ -1,4 +1,4 @@
-// Package proxy stands between clients and a server, and cuts or holds up what passes.
+// Package proxy has a proxy between clients and a server that can cut connections or delay bytes.
 package proxy
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Proxy passes bytes on between an address of its own and a server.
+// Proxy passes bytes on between its own address and a server.
 type Proxy struct {
 	listener net.Listener
 	mutex    sync.Mutex
@@ -30,18 +30,18 @@ func Start(to string) (*Proxy, error) {
 	return proxy, nil
 }
 
-// Address is where clients connect.
+// Address is the address to which clients connect.
 func (proxy *Proxy) Address() string {
 	return proxy.listener.Addr().String()
 }
 
-// Stop ends it with all connections.
+// Stop ends the proxy and all connections.
 func (proxy *Proxy) Stop() {
 	proxy.listener.Close()
 	proxy.Cut()
 }
 
-// Cut ends all connections: what was under way may have arrived or not. It returns whether there were any.
+// Cut ends all connections. Bytes under way may have arrived or not. It returns whether there were any connections.
 func (proxy *Proxy) Cut() bool {
 	proxy.mutex.Lock()
 	defer proxy.mutex.Unlock()
@@ -51,7 +51,7 @@ func (proxy *Proxy) Cut() bool {
 	return len(proxy.open) > 0
 }
 
-// Retarget passes on to another server, from new connections on.
+// Retarget makes new connections lead to another server.
 func (proxy *Proxy) Retarget(to string) {
 	proxy.mutex.Lock()
 	proxy.to = to
@@ -59,7 +59,8 @@ func (proxy *Proxy) Retarget(to string) {
 	proxy.Cut()
 }
 
-// Hold lets nothing pass in either direction for a while; then all arrives late. It returns whether anything had to wait.
+// Hold lets nothing pass in either direction for a while. Then everything arrives late. It returns whether anything had
+// to wait.
 func (proxy *Proxy) Hold(duration time.Duration) bool {
 	held := make(chan struct{})
 	proxy.mutex.Lock()
@@ -73,7 +74,7 @@ func (proxy *Proxy) Hold(duration time.Duration) bool {
 	return proxy.delayed > before
 }
 
-// wait returns when bytes may pass.
+// wait returns once bytes may pass.
 func (proxy *Proxy) wait() {
 	proxy.mutex.Lock()
 	held := proxy.held
@@ -116,7 +117,7 @@ func (proxy *Proxy) remember(conns ...net.Conn) {
 	}
 }
 
-// pass copies until one side ends, then ends both.
+// pass copies bytes until one side ends the connection. Then it ends both connections.
 func (proxy *Proxy) pass(from, to net.Conn) {
 	buffer := make([]byte, 16<<10)
 	for {

@@ -14,28 +14,30 @@ import (
 
 const (
 	slots = 16384
-	// masterSkew is lock.max-clock-skew in a cluster, where every second wall clock is a second ahead.
+	// masterSkew is lock.max-clock-skew in a cluster, in milliseconds. Every second server's wall clock is one second
+	// ahead.
 	masterSkew = 1500
 	redirects  = 10
 	moveWithin = 30 * time.Second
-	// movesApart is longer than clocks differ: slots that move sooner may get smaller tokens (docs/guarantees.md).
+	// movesApart is the time between two moves of slots. It exceeds the difference between the servers' clocks: after a
+	// move that comes sooner, a slot may get smaller tokens (docs/guarantees.md).
 	movesApart = 1300 * time.Millisecond
 )
 
-// cluster is several masters, each with a part of the slots, and each with a replica if the plan has some.
+// cluster has several masters, each with a part of the slots. If the plan says so, each also has a replica.
 type cluster struct {
 	servers []*servers.Server
 	ids     []string
-	// masters are the places of those that serve, and replicas of those that follow them.
+	// masters and replicas are indexes into servers. The replica of a master has the master's index in replicas.
 	masters, replicas []int
-	// moved has the number of the master of each slot that is no longer where it was at first.
+	// moved has the number of the present master of each slot that was moved.
 	moved map[int64]int
-	// changing is held while slots or roles change; last is when they did.
+	// changing is locked while slots or roles change. last is the time of the last such change.
 	changing sync.Mutex
 	last     time.Time
 }
 
-// formCluster makes a cluster of all servers, and waits until it serves.
+// formCluster makes a cluster of all servers, and waits until it accepts commands.
 func (run *recording) formCluster() error {
 	formed := &cluster{servers: run.servers, moved: map[int64]int{}}
 	run.cluster = formed
@@ -67,7 +69,7 @@ func (run *recording) formCluster() error {
 	return formed.serves()
 }
 
-// add makes a server part of the cluster; a master gets its part of the slots.
+// add adds a server to the cluster. If it is a master, it gets its part of the slots.
 func (cluster *cluster) add(place int, server *servers.Server) error {
 	if err := server.Say("CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(place+1)); err != nil {
 		return err
@@ -85,14 +87,14 @@ func (cluster *cluster) add(place int, server *servers.Server) error {
 	return cluster.servers[0].Say("CLUSTER", "MEET", host, port, bus)
 }
 
-// follow makes a server the replica of a master, as soon as it has heard of it.
+// follow makes a server the replica of a master, once the server knows the master.
 func (cluster *cluster) follow(place, master int) error {
 	return until("a replica does not hear of its master", func() bool {
 		return cluster.servers[place].Say("CLUSTER", "REPLICATE", cluster.ids[master]) == nil
 	})
 }
 
-// first is the first slot of a master at the beginning.
+// first is the first slot that a master has at the start of the recording.
 func (cluster *cluster) first(number int) int {
 	return slots * number / len(cluster.masters)
 }
@@ -116,7 +118,7 @@ func (cluster *cluster) serves() error {
 	})
 }
 
-// until waits for a condition of servers.
+// until waits until holds returns true. If that takes too long, it returns an error with the text fails.
 func until(fails string, holds func() bool) error {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if holds() {
@@ -139,7 +141,8 @@ func (cluster *cluster) master(slot int64) int {
 	panic(fmt.Sprintf("there is no slot %d", slot))
 }
 
-// inTurn changes slots or roles, unless it is too late once nobody else does. It returns what was done, or nothing.
+// inTurn calls change while no other slots or roles change. Once the recording's time is over it does nothing. It
+// returns what change returns, or an empty text.
 func (run *recording) inTurn(change func() (string, error)) (string, error) {
 	run.cluster.changing.Lock()
 	defer run.cluster.changing.Unlock()
@@ -149,8 +152,8 @@ func (run *recording) inTurn(change func() (string, error)) (string, error) {
 	return change()
 }
 
-// failOver kills a master after its link to its replica broke. The replica takes over its slots without what it missed, and the
-// old master comes back as its replica.
+// failOver kills a master after its link to its replica broke. The replica takes over the slots without the changes
+// that it missed. Then the old master comes back as its replica.
 func (run *recording) failOver(number int, random *rand.Rand) error {
 	cluster := run.cluster
 	number %= len(cluster.masters)
@@ -178,8 +181,8 @@ func (run *recording) failOver(number int, random *rand.Rand) error {
 	return cluster.serves()
 }
 
-// move moves the slot of a key that lives now to another master, with its locks, and returns which. Nothing else is done to the
-// masters meanwhile.
+// move moves the slot of a key in use to another master, with its locks, and returns the move as text. Meanwhile no
+// fault stops, kills or changes a server.
 func (run *recording) move(random *rand.Rand) (string, error) {
 	cluster := run.cluster
 	if !run.settings.Plan.Hasty {
@@ -201,7 +204,8 @@ func (run *recording) move(random *rand.Rand) (string, error) {
 	return cluster.carry(fmt.Sprint(slot), cluster.masters[from], cluster.masters[to], time.Duration(random.Intn(300))*time.Millisecond)
 }
 
-// carry moves a slot from one server to another, which import for a while before its keys go.
+// carry moves a slot from one server to another. The other server imports the slot for a while before the keys are
+// migrated.
 func (cluster *cluster) carry(slot string, from, to int, importing time.Duration) (string, error) {
 	source, target := cluster.servers[from], cluster.servers[to]
 	if err := target.Say("CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.ids[from]); err != nil {
@@ -227,7 +231,8 @@ func (cluster *cluster) carry(slot string, from, to int, importing time.Duration
 		for _, name := range names {
 			words = append(words, fmt.Sprint(name))
 		}
-		// A master refuses locks whose tokens are further ahead than clocks may be apart, which passes.
+		// A master refuses locks whose tokens are further ahead of its clock than clocks may differ. Some time later it
+		// accepts them.
 		if err := source.Say(words...); err != nil && time.Since(begun) > moveWithin {
 			return "", err
 		} else if err != nil {
@@ -245,11 +250,12 @@ func (cluster *cluster) carry(slot string, from, to int, importing time.Duration
 	return fmt.Sprintf("a slot for node %d", to+1), nil
 }
 
-// redirected is a client of a cluster: it asks where it is sent to.
+// redirected is a client of a cluster that follows redirections (MOVED and ASK).
 type redirected struct {
 	run     *recording
 	clients map[string]*single
-	// at has the address of each key's master, as far as it is known; else the server at the place first is asked.
+	// at has the address of each key's master, where the client knows it. For another key the client asks the server
+	// with the index first.
 	at    map[string]string
 	first int
 }
@@ -292,7 +298,7 @@ func (client *redirected) do(call history.Line) history.Line {
 	return history.Line{Event: history.Refused, Text: "sent on too often"}
 }
 
-// of returns the client of the master that has this address, through its proxy.
+// of returns the client that reaches the master with this address, through that master's proxy.
 func (client *redirected) of(address string) *single {
 	if client.clients[address] == nil {
 		made := &single{run: client.run}

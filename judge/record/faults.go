@@ -9,7 +9,7 @@ import (
 	"palisade/judge/servers"
 )
 
-// The faults.
+// The kinds of faults.
 const (
 	kill      = "kill"
 	killAll   = "kill-all"
@@ -31,16 +31,17 @@ const (
 const (
 	// furthest is how far a wall clock is set, in seconds.
 	furthest = 2 * 3600
-	// heavyApart is the time between two faults of a dense history that end or empty a server, which is guarded after them.
+	// heavyApart is the time between two faults that end or empty a server, in a dense history. The server is guarded
+	// after each.
 	heavyApart = 3 * time.Second
 )
 
-// light returns whether a server serves on right after the fault.
+// light returns whether a server can grant locks right after the fault.
 func light(fault string) bool {
 	return fault == pause || fault == cut || fault == hold || fault == stepClock
 }
 
-// does returns whether a fault may come.
+// does returns whether the plan has this fault.
 func (run *recording) does(fault string) bool {
 	for _, chosen := range run.settings.Plan.Faults {
 		if chosen == fault {
@@ -50,7 +51,7 @@ func (run *recording) does(fault string) bool {
 	return false
 }
 
-// lanes is how many faults a server can have at once. Of several nodes each has one.
+// lanes is the number of faults that a server can have at the same time.
 func (run *recording) lanes() int {
 	if run.settings.Dense && run.settings.Plan.Nodes == 1 {
 		return 2
@@ -58,7 +59,7 @@ func (run *recording) lanes() int {
 	return 1
 }
 
-// rest is the time between two faults in a lane of a server.
+// rest is the pause between two faults in one lane of a server.
 func (run *recording) rest(random *rand.Rand) time.Duration {
 	rest := time.Duration(300+random.Intn(1500)) * time.Millisecond
 	if run.settings.Dense {
@@ -70,7 +71,7 @@ func (run *recording) rest(random *rand.Rand) time.Duration {
 	return rest
 }
 
-// short is how long a fault lasts that passes by itself.
+// short is the length of a fault that ends by itself.
 func (run *recording) short(random *rand.Rand) time.Duration {
 	if run.settings.Dense {
 		return time.Duration(5+random.Intn(80)) * time.Millisecond
@@ -78,7 +79,8 @@ func (run *recording) short(random *rand.Rand) time.Duration {
 	return time.Duration(20+random.Intn(700)) * time.Millisecond
 }
 
-// draw chooses the next fault. In a dense history faults that end a server come at intervals, and light ones between them.
+// draw chooses the next fault. In a dense history, faults that end a server come at intervals, and light faults between
+// them.
 func (run *recording) draw(last *time.Time, random *rand.Rand) string {
 	faults := run.settings.Plan.Faults
 	if run.settings.Dense {
@@ -100,7 +102,8 @@ func (run *recording) draw(last *time.Time, random *rand.Rand) string {
 	return faults[random.Intn(len(faults))]
 }
 
-// breakServer breaks one server until the time is over. A server that does not come back is an error.
+// breakServer brings one fault after another on a server until the recording's time is over. It returns an error if the
+// server does not come back.
 func (run *recording) breakServer(number int, random *rand.Rand) error {
 	last := time.Now()
 	for len(run.settings.Plan.Faults) > 0 {
@@ -123,7 +126,7 @@ type breakable interface {
 	Pause(time.Duration)
 }
 
-// clients are the processes between workers and servers.
+// clients returns the processes between workers and servers: agents, and processes of client libraries.
 func (run *recording) clients() []breakable {
 	var all []breakable
 	for _, agent := range run.agents {
@@ -135,7 +138,7 @@ func (run *recording) clients() []breakable {
 	return all
 }
 
-// breakClient breaks a process of clients until the time is over.
+// breakClient brings one fault after another on one of these processes until the recording's time is over.
 func (run *recording) breakClient(number int, process breakable, random *rand.Rand) error {
 	name := fmt.Sprintf("client %d", number+1)
 	for {
@@ -148,7 +151,7 @@ func (run *recording) breakClient(number int, process breakable, random *rand.Ra
 		}
 		time.Sleep(rest)
 		short := run.short(random)
-		// Libraries of slow languages take long to start again.
+		// Libraries of slow languages take long to start again, so that they are killed seldom.
 		fault := []string{kill, pause, pause, pause, cut, cut}[random.Intn(6)]
 		begun := Now()
 		switch {
@@ -167,7 +170,7 @@ func (run *recording) breakClient(number int, process breakable, random *rand.Ra
 	}
 }
 
-// hit does one fault. What is done to all nodes at one moment comes from the first.
+// hit brings one fault on a server. A fault of all nodes at once is brought only by the routine of the first node.
 func (run *recording) hit(number int, fault string, random *rand.Rand) error {
 	if fault == killAll && number > 0 {
 		return nil
@@ -201,7 +204,7 @@ func (run *recording) hit(number int, fault string, random *rand.Rand) error {
 	return err
 }
 
-// hitServer does a fault to a server whose turn it is.
+// hitServer brings a fault on a server's process. The caller makes sure that no other such fault is under way there.
 func (run *recording) hitServer(number int, fault string, short time.Duration, random *rand.Rand) error {
 	server := run.servers[number]
 	switch fault {
@@ -234,7 +237,7 @@ func (run *recording) hitServer(number int, fault string, short time.Duration, r
 	return nil
 }
 
-// evictAll lets all keys go at the next command, since the server has no room for any.
+// evictAll makes the server evict all keys at the next command: it has no memory left for any.
 func evictAll(server *servers.Server) {
 	_, _ = server.Do("CONFIG", "SET", "maxmemory", "1")
 	_, _ = server.Do("PING")
@@ -255,8 +258,8 @@ func (run *recording) killAll() error {
 	return nil
 }
 
-// promote kills the master, and its replica takes its place, which misses what was granted in the last moments. The old
-// master comes back as the new one's replica.
+// promote kills the master. Its replica takes over, without what was granted in the last moments. The old master comes
+// back as the replica of the new one.
 func (run *recording) promote(missed time.Duration) error {
 	master, replica, link := run.servers[run.master], run.servers[1-run.master], run.links[run.master]
 	if err := replica.Follows(); err != nil {
@@ -282,7 +285,7 @@ func (run *recording) promote(missed time.Duration) error {
 	return master.Follow(run.links[run.master].Address())
 }
 
-// note writes down a fault that began at this time, and may be over.
+// note writes a line for a fault that began at this time.
 func (run *recording) note(begun int64, where, fault string) {
 	run.writer.Write(history.Line{Time: begun, Event: history.Fault, Text: where + ": " + fault})
 }

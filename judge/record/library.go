@@ -10,8 +10,8 @@ import (
 	"palisade/judge/history"
 )
 
-// libraryClient is a client library in a process that several workers share. The library says itself until when a lock is valid:
-// the holder relies on what it is shown when it looks, and on nothing before.
+// libraryClient is a client library in a process that several workers share. The library itself tells for how long a
+// lock is valid. The holder relies on its lock only for the times that it was told when it asked.
 type libraryClient struct {
 	run     *recording
 	process int
@@ -52,7 +52,8 @@ func (client *libraryClient) do(call history.Line) history.Line {
 	return ofLibrary(call, answer)
 }
 
-// startDrivers starts processes of a client library. The crate asks all nodes; packages ask an agent, or a single node.
+// startDrivers starts the processes of a client library. The Rust crate asks all nodes. The other packages ask an
+// agent, or a single node.
 func (run *recording) startDrivers() error {
 	var addresses []string
 	for _, front := range run.fronts[:len(run.fronts)-run.spares()] {
@@ -78,7 +79,7 @@ func (run *recording) startDrivers() error {
 	return nil
 }
 
-// ofLibrary is what an answer means.
+// ofLibrary turns a driver's answer into a line of the history.
 func ofLibrary(call history.Line, answer driver.Answer) history.Line {
 	line := history.Line{Event: history.OK, Token: answer.Token, Permit: answer.Number}
 	if call.Elect && call.Op == history.Acquire {

@@ -10,10 +10,10 @@ import (
 	"palisade/judge/proxy"
 )
 
-// setChanges is the fault of a set that changes.
+// setChanges is the name of the fault that changes the set of nodes.
 const setChanges = "members"
 
-// spares is how many nodes the set does not have.
+// spares is the number of nodes that are not in the set.
 func (run *recording) spares() int {
 	if run.settings.Plan.Spare {
 		return 1
@@ -21,7 +21,8 @@ func (run *recording) spares() int {
 	return 0
 }
 
-// setMembers makes all nodes but one the set, which is known to the nodes of a list, and returns why it was not done.
+// setMembers makes a set of all nodes but one. It names the nodes in known to the program, which finds the present set
+// through them. It returns the reason if the set was not changed.
 func (run *recording) setMembers(without int, known []*proxy.Proxy) error {
 	var list []string
 	for _, before := range known {
@@ -39,14 +40,14 @@ func (run *recording) setMembers(without int, known []*proxy.Proxy) error {
 	return nil
 }
 
-// found makes the first nodes the set, before anybody asks them.
+// found makes a set of all nodes but the last, before any client asks them.
 func (run *recording) found() error {
 	last := len(run.proxies) - 1
 	return run.setMembers(last, run.proxies[:last])
 }
 
-// changeMembers puts the spare node in the place of another one, again and again. A change may fail while nodes are broken: the
-// next one goes on from there.
+// changeMembers replaces one node of the set by the spare node, again and again. A change may fail while nodes are
+// broken: the next change completes it.
 func (run *recording) changeMembers(random *rand.Rand) error {
 	spare, done := len(run.proxies)-1, 0
 	for time.Now().Add(time.Second).Before(run.end) {

@@ -1,34 +1,36 @@
 package record
 
-// Plan is what a history is of.
+// Plan says which servers, clients and faults a history has.
 type Plan struct {
 	Name string
-	// About says for people what is done.
+	// About describes the plan for people.
 	About string
 	Nodes int
-	// Agents stand before the nodes; without them clients ask the nodes themselves.
+	// Agents is the number of agents between clients and nodes. Without agents, clients ask the nodes themselves.
 	Agents int
-	// Masters are those of a cluster, in place of a single node, and Replicas: each has one.
+	// Masters is the number of masters of a cluster, which is used in place of a single node. Replicas is true if each
+	// master has a replica.
 	Masters  int
 	Replicas bool
-	// Spare: there is one node more than the set has, and the set changes.
+	// Spare is true if there is one node more than the set has, and the set changes.
 	Spare bool
-	// Driver is the driver of a client library, of which three processes run.
+	// Driver names the client library, of which three processes run.
 	Driver library
-	// Forgets: a crash loses all data. Else a single node loses nothing, and of several every second one all.
+	// Forgets is true if each crash loses all data. Else a single node loses nothing, and every second one of several
+	// nodes loses everything.
 	Forgets bool
-	// Durable: no node of several loses anything.
+	// Durable is true if none of several nodes loses anything.
 	Durable bool
 	Faults  []string
-	// Evicts: the server may evict keys.
+	// Evicts is true if the server may evict keys.
 	Evicts bool
-	// Strict: the server forgets nothing, so that it may never deny a lock whose lease runs.
+	// Strict is true if the server forgets nothing. Then it may never answer that a lock is gone while its lease runs.
 	Strict bool
-	// Broken: the history has to be illegal.
+	// Broken is true if the history must be illegal.
 	Broken bool
-	// Extra: it needs more than module, program and crate.
+	// Extra is true if the plan needs more than the module, the program and the crate.
 	Extra bool
-	// How it is broken.
+	// The fault of the service, for a plan with Broken.
 	SetNX      bool  // a plain server with SET NX PX in place of the module
 	GuardNever bool  // lock.restart-guard never
 	Early      int64 // milliseconds by which leases end before the time that the history says
@@ -36,7 +38,7 @@ type Plan struct {
 	Flaw       flaw  // of the client of several nodes
 }
 
-// library is a client library with a driver.
+// library is a client library that has a driver.
 type library int
 
 const (
@@ -47,20 +49,20 @@ const (
 	golang
 )
 
-// flaw is what a client of several nodes does wrong.
+// flaw is a mistake of a client of several nodes.
 type flaw int
 
 const (
 	none flaw = iota
-	// minority: two of five nodes are enough.
+	// minority: the client is content with two of five nodes.
 	minority
-	// oneRound: smaller tokens are not raised.
+	// oneRound: the client does not raise smaller tokens.
 	oneRound
-	// fromAnswer: validity counts from the answer.
+	// fromAnswer: the client counts validity from the answer, not from the request.
 	fromAnswer
 )
 
-// Plans are all that there are.
+// Plans has every plan.
 var Plans = []Plan{
 	{Name: "calm", About: "one node, no faults", Nodes: 1, Strict: true},
 	{Name: "durable", About: "one node that loses nothing: kill -9, stops, cuts, delays", Nodes: 1, Strict: true, Faults: []string{kill, pause, cut, hold}},

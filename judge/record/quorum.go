@@ -9,16 +9,16 @@ import (
 	"palisade/judge/resp"
 )
 
-// nodeWithin is how long each node of several may take.
+// nodeWithin is how long each of several nodes may take to answer.
 const nodeWithin = 80 * time.Millisecond
 
-// quorum is a client of several nodes by the rules of docs/quorum.md: a majority grants, the largest token of a majority
-// counts after a majority has it, and validity counts from before the first request, less 1 % and 2 ms.
+// quorum is a client of several nodes that follows docs/quorum.md. A majority grants the lock. The token is the largest
+// in a majority, and counts once a majority has it. Validity counts from before the first request, less 1 % and 2 ms.
 type quorum struct {
 	run     *recording
 	conns   []*resp.Conn
 	highest int64
-	// ahead is how far its wall clock is ahead of the truth, in microseconds.
+	// ahead is how far this client's wall clock is ahead of the true time, in microseconds.
 	ahead int64
 }
 
@@ -45,7 +45,8 @@ func (quorum *quorum) hangUp() {
 	}
 }
 
-// askAll sends words to those nodes that it returns words for, and waits for all answers, or a line of Unknown.
+// askAll sends to each node the words that words returns for it, and nothing to a node without words. It waits for all
+// answers. A node that does not answer has a line of the kind Unknown.
 func (quorum *quorum) askAll(call history.Line, words func(node int) []string) []history.Line {
 	answers := make([]history.Line, len(quorum.conns))
 	done := make(chan struct{})
@@ -113,7 +114,7 @@ func count(answers []history.Line, event string) int {
 	return counted
 }
 
-// acquire asks all nodes, then raises those of a majority that have a smaller token than the largest of it.
+// acquire asks all nodes. If they grant different tokens, it asks those with smaller tokens to take the largest.
 func (quorum *quorum) acquire(call history.Line) history.Line {
 	proposal := time.Now().UnixMicro() + quorum.ahead
 	if proposal <= quorum.highest {
@@ -142,7 +143,8 @@ func (quorum *quorum) acquire(call history.Line) history.Line {
 	return history.Line{Event: history.Null, Text: fmt.Sprintf("%d granted", count(answers, history.OK))}
 }
 
-// raised returns how many nodes have this token or a larger one, after asking the others to take it.
+// raised asks the nodes that have a smaller token to take this one. It returns how many nodes then have this token or a
+// larger one.
 func (quorum *quorum) raised(call history.Line, answers []history.Line, token int64) int {
 	reached := 0
 	for _, answer := range answers {

@@ -1,4 +1,4 @@
-// Package record takes locks on real servers while these are broken, and writes down what was asked and answered. It has no
+// Package record takes locks on real servers while it breaks them, and writes down every request and answer. It uses no
 // code of the module or of its clients.
 package record
 
@@ -19,11 +19,11 @@ import (
 
 const (
 	workers = 8
-	// processes is how many there are of a client library.
+	// processes is the number of processes of a client library.
 	processes = 3
 )
 
-// Settings say what is recorded.
+// Settings say what is recorded, with which programs, and where.
 type Settings struct {
 	Plan    Plan
 	Program string // the server
@@ -31,14 +31,14 @@ type Settings struct {
 	Agent   string // the program palisade
 	Seed    int64
 	Length  time.Duration
-	// Dense: faults are short and many, and leases too.
+	// Dense is true if faults are short and frequent, and leases short too.
 	Dense  bool
 	Shim   string // the source of the shim for wall clocks
 	Folder string // of the servers' data
 	Out    string
 }
 
-// recording is a run.
+// recording is one run of servers, clients and faults that records one history.
 type recording struct {
 	settings Settings
 	writer   *history.Writer
@@ -47,17 +47,20 @@ type recording struct {
 	proxies  []*proxy.Proxy
 	begun    int64
 	end      time.Time
-	// master is which of two servers clients reach, where one is the other's replica; links are what replicas connect to.
+	// master is the index of the server that clients reach, where one of two servers is the other's replica. links has,
+	// for each server, the proxy to which the other one connects as a replica.
 	master int
 	links  []*proxy.Proxy
-	// agents stand before the nodes, and fronts before the agents or a single node: what clients connect to.
+	// agents are between the fronts and the nodes. fronts are the proxies to which clients connect: those before the
+	// agents, or those before the nodes if there are no agents.
 	agents  []*servers.Server
 	fronts  []*proxy.Proxy
 	cluster *cluster
-	// gate is the server with the registers behind gates: the node, if it loses nothing, or one that nobody breaks.
+	// gate is the server that has the registers behind gates: the only node, if it loses nothing, else a server that
+	// has no faults.
 	gate       interface{ Address() string }
 	gateServer *servers.Server
-	// drivers run a client library.
+	// drivers are the processes of a client library.
 	drivers []*driver.Driver
 }
 
@@ -70,7 +73,7 @@ func Now() int64 {
 	return now.Nano()
 }
 
-// Run records one history.
+// Run records one history into the file settings.Out.
 func Run(settings Settings) error {
 	run := &recording{settings: settings}
 	defer run.stop()
@@ -126,7 +129,7 @@ func Run(settings Settings) error {
 	return run.writer.Close()
 }
 
-// start starts the servers and a proxy before each. Nobody holds anything yet, so the guard of new nodes is lifted.
+// start starts the servers, and a proxy before each. Nobody holds a lock yet, so it lifts the guard of the new nodes.
 func (run *recording) start() error {
 	shim := ""
 	if run.does(stepClock) || run.settings.Plan.Masters > 0 {
@@ -182,7 +185,7 @@ func (run *recording) start() error {
 	return nil
 }
 
-// started is how many servers there are.
+// started is the number of servers that are started.
 func (plan Plan) started(promotes bool) int {
 	switch {
 	case plan.Masters > 0 && plan.Replicas:
@@ -197,7 +200,7 @@ func (plan Plan) started(promotes bool) int {
 	return plan.Nodes
 }
 
-// startGate finds the server of the registers, or starts one.
+// startGate chooses or starts the server with the registers.
 func (run *recording) startGate(shim string) error {
 	switch chosen := run.settings.Plan; {
 	case chosen.SetNX:
@@ -211,7 +214,8 @@ func (run *recording) startGate(shim string) error {
 	return nil
 }
 
-// startReplica makes the second server a replica of the first, by a link of its own; clients reach one of them.
+// startReplica makes the second server a replica of the first, through a proxy that clients do not use. Clients reach
+// one of the two servers.
 func (run *recording) startReplica() error {
 	run.links = run.proxies
 	first, err := proxy.Start(run.servers[0].Address())
@@ -223,7 +227,7 @@ func (run *recording) startReplica() error {
 	return run.servers[1].Follow(run.links[0].Address())
 }
 
-// startAgents starts agents, which reach the nodes through the proxies, and a proxy before each.
+// startAgents starts the agents, and a proxy before each. Agents reach the nodes through the nodes' proxies.
 func (run *recording) startAgents() error {
 	var nodes []string
 	for _, before := range run.proxies {
@@ -247,7 +251,7 @@ func (run *recording) startAgents() error {
 	return nil
 }
 
-// plan is how a node is started. Of several nodes every second one forgets all in a crash.
+// plan says how a node is started. Every second one of several nodes forgets everything in a crash.
 func (run *recording) plan(number int, shim string) servers.Plan {
 	chosen := run.settings.Plan
 	plan := servers.Plan{Program: run.settings.Program, Folder: run.settings.Folder, Shim: shim, Args: []string{"--save", ""}}
@@ -268,7 +272,7 @@ func (run *recording) plan(number int, shim string) servers.Plan {
 	return plan
 }
 
-// maxTTL is lock.max-ttl: a guard lasts a little longer.
+// maxTTL is lock.max-ttl in milliseconds. A guard lasts a little longer.
 func (run *recording) maxTTL() int64 {
 	if run.settings.Dense {
 		return 300
@@ -276,7 +280,7 @@ func (run *recording) maxTTL() int64 {
 	return 1000
 }
 
-// skew is lock.max-clock-skew.
+// skew is lock.max-clock-skew in milliseconds.
 func (run *recording) skew() int {
 	switch {
 	case run.settings.Plan.Masters > 0:

@@ -10,20 +10,21 @@ import (
 	"palisade/judge/resp"
 )
 
-// answerWithin is how long an answer may take beyond the wait that was asked for.
+// answerWithin is how long an answer may take, beyond the wait that the request asks for.
 const answerWithin = 1200 * time.Millisecond
 
-// notSent is the text of a request that never left.
+// notSent is the text of a line for a request that was never sent.
 const notSent = "not sent"
 
 // single is a client of one node or agent, over one connection through a proxy.
 type single struct {
 	run   *recording
 	front int
-	// to is what it connects to, if that is none of the fronts.
+	// to is the address to connect to, if it is not that of a front.
 	to   interface{ Address() string }
 	conn *resp.Conn
-	// failed is the error that was answered last, if the last answer was one. asks: the next request goes to a slot on its way.
+	// failed is the last answer if it was an error, else empty. asks is true if the next request goes to a node that is
+	// importing the key's slot: ASKING precedes it.
 	failed string
 	asks   bool
 }
@@ -70,7 +71,8 @@ func (single *single) do(call history.Line) history.Line {
 	}
 	line := answered(call, answer)
 	if call.Op == history.Check && line.Event == history.OK {
-		// The answer is how many milliseconds are left, at least from when it was asked.
+		// The answer is the number of milliseconds that were left when the server answered. They are counted from when
+		// the request was sent, which is earlier.
 		line.Until, line.Token = call.Time+line.Token*1_000_000, 0
 	}
 	if single.run.settings.Plan.Agents > 0 && line.Event == history.OK && call.TTL > 0 {
@@ -79,7 +81,7 @@ func (single *single) do(call history.Line) history.Line {
 	return line
 }
 
-// validOverNodes is until when a holder may rely on what several nodes granted: less 1 % and 2 ms.
+// validOverNodes returns the time until which a holder may rely on what several nodes granted: less 1 % and 2 ms.
 func validOverNodes(call history.Line) int64 {
 	return call.Time + call.TTL*990_000 - 2_000_000
 }
@@ -94,7 +96,7 @@ func (single *single) words(call history.Line) []string {
 	return lockWords(call)
 }
 
-// lockWords is the module's command for a request.
+// lockWords returns the module's command for a request.
 func lockWords(call history.Line) []string {
 	switch call.Op {
 	case history.Acquire:
@@ -135,7 +137,8 @@ func lockWords(call history.Line) []string {
 	panic("a request for " + call.Op + ": add its command")
 }
 
-// gateWords passes the gate of a register, and sets or gets its value in the same step.
+// gateWords returns the command that passes the gate of a register, and sets or gets the register's value in the same
+// step.
 func gateWords(call history.Line) []string {
 	words := []string{"LOCK.GATE", "gate " + call.Key, fmt.Sprint(call.Token)}
 	switch call.Mode {
@@ -162,7 +165,7 @@ func modeWords(call history.Line) []string {
 	return nil
 }
 
-// setNX is the usual lock of a plain server.
+// setNX returns the command for a request where the lock is SET NX PX of a plain server.
 func setNX(call history.Line) []string {
 	const ifMine = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return nil end "
 	switch call.Op {
@@ -174,12 +177,12 @@ func setNX(call history.Line) []string {
 	return []string{"EVAL", ifMine + "redis.call('DEL', KEYS[1]) return 0", "1", call.Key, call.Owner}
 }
 
-// answered is what an answer means.
+// answered turns a server's answer into a line of the history.
 func answered(call history.Line, answer interface{}) history.Line {
 	line := history.Line{Event: history.OK}
 	switch answer := answer.(type) {
 	case resp.Null:
-		// A register that nobody has written to has no value.
+		// A register to which nobody has written has no value.
 		if call.Op != history.Get {
 			line.Event = history.Null
 		}

@@ -6,17 +6,19 @@ import (
 	"palisade/judge/history"
 )
 
-// abilities are what clients of a kind can do, beside taking, extending and releasing an exclusive lock.
+// abilities are what a kind of client can do beyond acquiring, extending and releasing an exclusive lock.
 type abilities struct {
 	modes, wait, retry bool
-	// namePermits: a client of several nodes has to ask all of them for the same number.
+	// namePermits is true for a client of several nodes: it chooses a permit's number, and asks all nodes for the same
+	// one.
 	namePermits bool
 	reenter     bool
-	// downgrade is the conversion to shared, upgrade that to exclusive.
+	// downgrade is true if the client can convert a grant to shared, upgrade if it can convert one to exclusive.
 	downgrade, upgrade bool
-	// keepAlive is LOCK.CHECK and KEEPALIVE of one node. looks: the library says how long a lock is valid, and may extend it.
+	// keepAlive is true if the client can use LOCK.CHECK and KEEPALIVE, which one node has. looks is true if the
+	// library tells how long a lock is valid, and may extend it.
 	keepAlive, looks bool
-	// elects: the library has elections.
+	// elects is true if the library has elections.
 	elects bool
 }
 
@@ -27,7 +29,7 @@ func (plan Plan) abilities() abilities {
 	case plan.Driver != noLibrary:
 		return abilities{modes: true, wait: true, looks: true, elects: plan.Driver == crate}
 	case plan.Agents > 0:
-		// Agents count holds for themselves.
+		// Each agent counts holds separately, and the client changes agents, so that it does not re-enter.
 		return abilities{modes: true, wait: true, retry: true, downgrade: true}
 	case plan.Nodes > 1:
 		return abilities{modes: true, namePermits: true, downgrade: true}
@@ -35,7 +37,7 @@ func (plan Plan) abilities() abilities {
 	return abilities{modes: true, wait: true, retry: true, reenter: true, downgrade: true, upgrade: true, keepAlive: true}
 }
 
-// choose draws a lock that nobody has asked for as this owner.
+// choose draws a lock for which nobody has asked under this owner's name.
 func (worker *worker) choose() history.Line {
 	keys := worker.run.keys()
 	at := worker.random.Intn(len(keys))
@@ -45,7 +47,7 @@ func (worker *worker) choose() history.Line {
 	if worker.can.wait && worker.happens(70) {
 		lock.Wait = int64(worker.random.Intn(1500))
 	}
-	// The first key is exclusive for most, the second is read and written, the third has permits.
+	// On the first key most requests are exclusive, the second is read and written, the third has permits.
 	switch draw := worker.random.Intn(100); {
 	case !worker.can.modes:
 	case at == 1 && draw < 65 || at == 0 && draw < 5:
@@ -61,7 +63,7 @@ func (worker *worker) choose() history.Line {
 	case worker.can.keepAlive && worker.happens(12):
 		lock.TTL, lock.KeepAlive = longest, longest+int64(worker.random.Intn(2000))
 	case worker.can.elects && worker.happens(20):
-		// Offices have keys of their own.
+		// Elections use keys of their own.
 		lock = history.Line{Op: history.Acquire, Key: "e" + lock.Key[1:], Owner: lock.Owner, Mode: "x", TTL: lock.TTL, Wait: lock.Wait, Elect: true}
 	case worker.can.looks && worker.happens(50):
 		lock.KeepAlive = longest
@@ -69,7 +71,7 @@ func (worker *worker) choose() history.Line {
 	return lock
 }
 
-// ttl draws the length of leases. Over several nodes a request takes longer.
+// ttl draws the length of a lease in milliseconds. With several nodes it is longer, since requests take longer.
 func (worker *worker) ttl() int64 {
 	dense, several := worker.run.settings.Dense, worker.run.settings.Plan.Nodes > 1
 	switch {
@@ -83,7 +85,7 @@ func (worker *worker) ttl() int64 {
 	return int64(60 + worker.random.Intn(400))
 }
 
-// held is a lock that a worker has.
+// held is a lock that a worker holds.
 type held struct {
 	worker *worker
 	lock   history.Line
@@ -91,13 +93,13 @@ type held struct {
 	permit int
 }
 
-// ask asks for something about the lock.
+// ask sends a request about this lock.
 func (held held) ask(call history.Line) history.Line {
 	call.Key, call.Owner, call.Elect = held.lock.Key, held.lock.Owner, held.lock.Elect
 	return held.worker.ask(call)
 }
 
-// use does with a held lock what clients do: most release it in time, some extend it, some come late or never.
+// use does with a held lock what clients do: most release it in time, some extend it, some release it late or never.
 func (held held) use() {
 	worker, ttl := held.worker, int(held.lock.TTL)
 	worker.sleep(1, 40)
@@ -134,7 +136,7 @@ func (held held) use() {
 	held.release(level)
 }
 
-// access reads or writes the register that the lock protects, or neither.
+// access reads or writes the register that the lock protects, or does neither.
 func (held held) access() {
 	if held.worker.gate == nil || held.worker.happens(30) {
 		return
@@ -147,7 +149,7 @@ func (held held) access() {
 	held.worker.askOf(held.worker.gate, call)
 }
 
-// watch asks some times how long the lock is valid.
+// watch asks the library several times how long the lock is valid.
 func (held held) watch() {
 	for times := held.worker.random.Intn(6); times >= 0; times-- {
 		if held.ask(history.Line{Op: history.Check, Token: held.token}).Event != history.OK {
@@ -169,7 +171,8 @@ func (held held) extend() {
 	}
 }
 
-// change re-enters a lock, or converts it. It returns the level to release with, 0 for one hold.
+// change re-enters a lock, or converts it. It returns the LEVEL for the release, or 0 if each hold is to be released by
+// itself.
 func (held held) change() int {
 	worker := held.worker
 	if worker.can.reenter && (held.lock.Mode == "p" || worker.happens(40)) {
@@ -194,7 +197,7 @@ func (held held) convert(mode string) {
 	held.worker.sleep(1, 20)
 }
 
-// release gives back one hold after the other, or all down to a level.
+// release removes one hold after the other, or all down to a level at once.
 func (held held) release(level int) {
 	answer := held.ask(history.Line{Op: history.Release, Level: level})
 	for answer.Event == history.OK && answer.Holds > 0 {

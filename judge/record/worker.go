@@ -13,13 +13,13 @@ const (
 	keyLife    = 8 * time.Second
 )
 
-// client performs requests.
+// client sends requests to the service.
 type client interface {
-	// do performs a request, and returns the answer without its time.
+	// do sends a request. It returns the answer, without its time.
 	do(call history.Line) history.Line
-	// turn goes on with another agent, if there are several.
+	// turn makes the client use another agent, if there are several.
 	turn(random *rand.Rand)
-	// hangUp ends all connections, as a client that dies does.
+	// hangUp ends all connections, as if the client had died.
 	hangUp()
 }
 
@@ -29,7 +29,7 @@ type worker struct {
 	number int
 	random *rand.Rand
 	client client
-	// gate is a client of the registers; nil where there are none.
+	// gate is a client of the server with the registers; nil if there is none.
 	gate  *single
 	can   abilities
 	taken int
@@ -54,7 +54,7 @@ func newWorker(run *recording, number int) *worker {
 	return worker
 }
 
-// keys are those that live now.
+// keys are the names of the keys that are in use now.
 func (run *recording) keys() []string {
 	life := (Now() - run.begun) / int64(keyLife)
 	keys := make([]string, keysAtOnce)
@@ -64,7 +64,7 @@ func (run *recording) keys() []string {
 	return keys
 }
 
-// ask writes the request, performs it, and writes the answer.
+// ask writes down the request, sends it, and writes down the answer.
 func (worker *worker) ask(call history.Line) history.Line {
 	return worker.askOf(worker.client, call)
 }

@@ -1,4 +1,5 @@
-// Package resp speaks the protocol of Redis over a connection: one request, one answer. It never sends anything twice.
+// Package resp speaks the protocol of Redis over a connection: one request, then its answer. It never sends a request
+// twice.
 package resp
 
 import (
@@ -17,21 +18,21 @@ const longestText = 64 << 20
 // Null is the answer Null.
 type Null struct{}
 
-// Error is an error that the server answered.
+// Error is an error with which the server answered.
 type Error string
 
-// Code is the first word.
+// Code is the first word of the error.
 func (answer Error) Code() string {
 	return strings.SplitN(string(answer), " ", 2)[0]
 }
 
-// Conn is a connection. After an error it is of no use.
+// Conn is a connection. After an error it cannot be used any more.
 type Conn struct {
 	conn   net.Conn
 	reader *bufio.Reader
 }
 
-// Dial connects.
+// Dial opens a connection.
 func Dial(address string, within time.Duration) (*Conn, error) {
 	conn, err := net.DialTimeout("tcp", address, within)
 	if err != nil {
@@ -45,8 +46,8 @@ func (conn *Conn) Close() {
 	conn.conn.Close()
 }
 
-// Do sends a request and returns its answer: an int64, a string, Null, Error or a list of these. An error means that nobody
-// knows whether it was done.
+// Do sends a request and returns its answer: an int64, a string, Null, an Error, or a list of these. If it returns an
+// error, nobody knows whether the server carried out the request.
 func (conn *Conn) Do(within time.Duration, words ...string) (interface{}, error) {
 	if err := conn.conn.SetDeadline(time.Now().Add(within)); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-// Package runs keeps what was recorded and judged, a line for each history, and adds it up.
+// Package runs stores the results of recordings, one line for each history, and adds them up.
 package runs
 
 import (
@@ -13,7 +13,7 @@ import (
 	"palisade/judge/verdict"
 )
 
-// Run is a history and its verdicts.
+// Run has the figures of one history, and its verdicts.
 type Run struct {
 	Plan    string `json:"plan"`
 	Server  string `json:"server"`
@@ -26,14 +26,15 @@ type Run struct {
 	Grants     int `json:"grants"`
 	Operations int `json:"operations"`
 	Segments   int `json:"segments"`
-	// Faults has how many there were of each kind.
+	// Faults has the number of faults of each kind.
 	Faults map[string]int `json:"faults"`
-	// Verdict is that of porcupine and the sweep, Agrees whether the second judge says the same of each segment.
+	// Verdict is the verdict of porcupine and the sweep. Agrees is true if the second judge says the same of each
+	// segment.
 	Verdict string `json:"verdict"`
 	Agrees  bool   `json:"agrees"`
 }
 
-// Of makes the line of a history.
+// Of returns the line of a history.
 func Of(read *history.History, report verdict.Report, agrees bool) Run {
 	faults := map[string]int{}
 	for _, fault := range read.Faults {
@@ -55,7 +56,7 @@ func (run Run) Append(path string) error {
 	return json.NewEncoder(file).Encode(run)
 }
 
-// Load reads files of lines.
+// Load reads the lines of several files.
 func Load(paths []string) ([]Run, error) {
 	var all []Run
 	for _, path := range paths {
@@ -76,7 +77,7 @@ func Load(paths []string) ([]Run, error) {
 	return all, nil
 }
 
-// sum is what several histories have together.
+// sum adds up the figures of several histories.
 type sum struct {
 	histories, requests, faults, grants, segments int
 }
@@ -94,7 +95,7 @@ func (of *sum) row(name string) string {
 		thousands(of.grants), thousands(of.segments))
 }
 
-// Tables adds runs up by server, by plan, and their faults by kind, as tables for people.
+// Tables returns tables for people: the runs added up by server and by plan, and their faults by kind.
 func Tables(all []Run) string {
 	text := table(all, "servers", func(run Run) string { return run.Server }) + "\n" +
 		table(all, "plans", func(run Run) string { return "`" + run.Plan + "`" }) + "\n" + faults(all) + "\n"
@@ -125,7 +126,7 @@ func table(all []Run, head string, name func(Run) string) string {
 	return text + total.row("**all**")
 }
 
-// faults counts the kinds of faults on each server.
+// faults returns a table with the number of faults of each kind on each server.
 func faults(all []Run) string {
 	servers, kinds := map[string]map[string]int{}, map[string]int{}
 	for _, run := range all {
@@ -166,7 +167,7 @@ func sorted[T any](of map[string]T) []string {
 	return keys
 }
 
-// thousands writes a number with spaces, as the pages do.
+// thousands writes a number with a space between groups of three digits, as the documentation does.
 func thousands(number int) string {
 	if number < 1000 {
 		return fmt.Sprint(number)

@@ -1,4 +1,5 @@
-// Package servers starts real servers with a folder of their own, and does to them what machines suffer.
+// Package servers starts real servers, each with its own folder, and stops, pauses or kills them as a machine's faults
+// would.
 package servers
 
 import (
@@ -16,7 +17,7 @@ import (
 	"palisade/judge/resp"
 )
 
-// Plan is how servers are started.
+// Plan says how servers are started.
 type Plan struct {
 	Program string   // redis-server or valkey-server
 	Module  string   // the path of the module; none where it is empty
@@ -78,7 +79,7 @@ func StartAgent(program, folder string, number int, nodes []string) (*Server, er
 	return agent, agent.Run()
 }
 
-// place makes a folder, and finds a port.
+// place makes a folder, and finds a free port.
 func place(folder, name string) (*Server, error) {
 	folder, err := filepath.Abs(filepath.Join(folder, name))
 	if err != nil {
@@ -108,7 +109,7 @@ func (server *Server) Address() string {
 	return fmt.Sprintf("127.0.0.1:%d", server.port)
 }
 
-// Ports returns the host, the port for clients, and that of a cluster's bus.
+// Ports returns the host, the port for clients, and the port of the cluster bus.
 func (server *Server) Ports() (host, port, bus string) {
 	return "127.0.0.1", strconv.Itoa(server.port), strconv.Itoa(server.bus)
 }
@@ -122,7 +123,7 @@ func (server *Server) Run() error {
 	defer log.Close()
 	server.process = server.command()
 	server.process.Stdout, server.process.Stderr = log, log
-	// No server outlives a recorder that is killed.
+	// The server ends when the recorder ends, even if the recorder is killed.
 	server.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := server.process.Start(); err != nil {
 		return fmt.Errorf("%s does not start: %w: install it, or name another one", server.process.Path, err)
@@ -150,7 +151,7 @@ func (server *Server) Do(words ...string) (interface{}, error) {
 	return conn.Do(2*time.Second, words...)
 }
 
-// Say sends one request, which the server may not refuse.
+// Say sends one request. A refusal of the server is returned as an error.
 func (server *Server) Say(words ...string) error {
 	answer, err := server.Do(words...)
 	if refused, isRefused := answer.(resp.Error); err == nil && isRefused {
@@ -159,25 +160,26 @@ func (server *Server) Say(words ...string) error {
 	return err
 }
 
-// Kill ends the process as kill -9 does.
+// Kill ends the process with kill -9.
 func (server *Server) Kill() {
 	_ = server.process.Process.Kill()
 	_ = server.process.Wait()
 }
 
-// end ends the process as an operator does, and waits until it has.
+// end ends the process with an orderly shutdown, and waits until it has ended.
 func (server *Server) end() {
 	_ = server.process.Process.Signal(syscall.SIGTERM)
 	_ = server.process.Wait()
 }
 
-// Restart ends the process cleanly, and starts it again.
+// Restart ends the process with an orderly shutdown, and starts it again.
 func (server *Server) Restart() error {
 	server.end()
 	return server.Run()
 }
 
-// GoBack ends the process cleanly, and copies its folder. After the time, it kills the process, and puts the copy in place.
+// GoBack ends the process with an orderly shutdown, copies its folder, and runs it again for the time after. Then it
+// kills the process, and puts the copy in place of the folder.
 func (server *Server) GoBack(after time.Duration) error {
 	server.end()
 	backup := server.folder + ".backup"
@@ -213,17 +215,17 @@ func (server *Server) Pause(duration time.Duration) {
 	server.Continue()
 }
 
-// Stop stops the process, as a hypervisor does.
+// Stop stops the process, as a hypervisor stops a machine.
 func (server *Server) Stop() {
 	_ = server.process.Process.Signal(syscall.SIGSTOP)
 }
 
-// Continue lets it go on.
+// Continue lets a stopped process run on.
 func (server *Server) Continue() {
 	_ = server.process.Process.Signal(syscall.SIGCONT)
 }
 
-// Follow makes it a replica of what listens there.
+// Follow makes the server a replica of the server at this address.
 func (server *Server) Follow(master string) error {
 	host, port, err := net.SplitHostPort(master)
 	if err != nil {
@@ -233,7 +235,8 @@ func (server *Server) Follow(master string) error {
 	return err
 }
 
-// Follows waits until a replica has all of its master, and was sent what a master tells of its tokens every two seconds.
+// Follows waits until this replica is linked to its master, and then 2.5 s more: a master tells its replicas about its
+// tokens every two seconds.
 func (server *Server) Follows() error {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		info, _ := server.Do("INFO", "replication")
@@ -245,7 +248,7 @@ func (server *Server) Follows() error {
 	return errors.New("a replica does not follow its master: see " + filepath.Join(server.folder, "log"))
 }
 
-// StepWallClock makes the server's wall clock show that many seconds more than the truth.
+// StepWallClock sets the server's wall clock this number of seconds ahead of the true time.
 func (server *Server) StepWallClock(seconds int64) error {
 	file, err := os.OpenFile(server.offset, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -256,12 +259,12 @@ func (server *Server) StepWallClock(seconds int64) error {
 	for at := range bytes {
 		bytes[at] = byte(uint64(seconds) >> (8 * at))
 	}
-	// In place, since the server has the file mapped.
+	// The file is written in place, since the server has it mapped into memory.
 	_, err = file.WriteAt(bytes, 0)
 	return err
 }
 
-// BuildShim compiles the source of the shim into a folder.
+// BuildShim compiles the shim, the library that replaces the wall clock, into a folder.
 func BuildShim(source, folder string) (string, error) {
 	shim, err := filepath.Abs(filepath.Join(folder, "wall_clock.so"))
 	if err != nil {

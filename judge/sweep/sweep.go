@@ -1,5 +1,5 @@
-// Package sweep compares what was certainly held with what else was: no search, so that it overlooks what only an order of
-// all operations shows. It is a second opinion, and says in words what is wrong.
+// Package sweep compares grants that were certainly held with other grants. It does not search for an order, so it
+// overlooks faults that only a search can find. It is a second opinion, and says in words what is wrong.
 package sweep
 
 import (
@@ -10,7 +10,7 @@ import (
 	"palisade/judge/prepare"
 )
 
-// held is a grant from its answer to the end of its holder's claim.
+// held is a grant, from its answer until its holder stops relying on it.
 type held struct {
 	grant    law.Grant
 	from, to int64
@@ -18,7 +18,7 @@ type held struct {
 	request  int64
 }
 
-// Accusations returns what breaks exclusion or order without any doubt.
+// Accusations returns, as text, what certainly violates exclusion or the order of tokens.
 func Accusations(segment prepare.Segment) []string {
 	if segment.IsRegister {
 		return stale(segment)
@@ -27,7 +27,8 @@ func Accusations(segment prepare.Segment) []string {
 	return append(overlaps(segment, grants), falls(segment, grants)...)
 }
 
-// collect returns the grants with the times in which they were certainly held, each in the mode that it then had.
+// collect returns the grants with the time spans in which they were certainly held. A converted grant has one span for
+// each mode.
 func collect(segment prepare.Segment) []held {
 	open := map[int]held{}
 	var all []held
@@ -38,7 +39,7 @@ func collect(segment prepare.Segment) []held {
 			delete(open, owner)
 		}
 	}
-	// The operations of an owner are in its order.
+	// The operations of one owner are in the order of their time.
 	for _, op := range segment.Ops {
 		owner := op.Grant.Owner
 		switch op.Kind {
@@ -60,7 +61,7 @@ func collect(segment prepare.Segment) []held {
 	return all
 }
 
-// overlaps finds grants that do not go together and were both held at one moment.
+// overlaps finds pairs of grants that exclude each other, and were both held at the same moment.
 func overlaps(segment prepare.Segment, grants []held) []string {
 	sort.Slice(grants, func(a, b int) bool { return grants[a].from < grants[b].from })
 	var found []string
@@ -82,7 +83,7 @@ func overlaps(segment prepare.Segment, grants []held) []string {
 	return found
 }
 
-// falls finds tokens that are not above those of grants that were answered before they were asked for.
+// falls finds grants whose token is not above those of all grants that were answered before they were asked for.
 func falls(segment prepare.Segment, grants []held) []string {
 	asked := append([]held{}, grants...)
 	sort.Slice(asked, func(a, b int) bool { return asked[a].called < asked[b].called })
@@ -103,7 +104,8 @@ func falls(segment prepare.Segment, grants []held) []string {
 	return found
 }
 
-// stale finds accesses that passed a gate after one, answered before they were asked for, whose token excludes them.
+// stale finds accesses that passed a gate too late: before they were asked for, an access with a token that excludes
+// theirs was answered.
 func stale(segment prepare.Segment) []string {
 	var found []string
 	tokens := law.Tokens{}

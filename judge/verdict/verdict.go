@@ -1,4 +1,4 @@
-// Package verdict judges a history: it prepares it, and asks the search and the sweep.
+// Package verdict judges a history: it prepares the segments, searches each, and sweeps each.
 package verdict
 
 import (
@@ -15,22 +15,24 @@ import (
 	"palisade/judge/sweep"
 )
 
-// Limit is how long one segment is searched. After that it is undecided.
+// Limit is how long one segment is searched. After that the segment is undecided.
 const Limit = 20 * time.Second
 
-// Report is what the judge says of a history.
+// Report is the result of judging a history.
 type Report struct {
 	Requests, Faults, Grants, Operations, Segments, Largest int
-	// Accusations are segments without a legal order, Swept what the sweep finds, Undecided segments that took too long.
+	// Accusations has the segments without a legal order, Swept the findings of the sweep, Undecided the segments whose
+	// search took too long.
 	Accusations, Swept, Undecided []string
 }
 
-// Legal returns whether there is a legal order, or that nobody knows.
+// Legal returns whether every segment has a legal order, and the sweep found nothing. An undecided segment is not
+// legal.
 func (report Report) Legal() bool {
 	return len(report.Accusations) == 0 && len(report.Swept) == 0 && len(report.Undecided) == 0
 }
 
-// Word is the verdict in a word.
+// Word returns the verdict as one word.
 func (report Report) Word() string {
 	switch {
 	case len(report.Accusations) > 0:

@@ -44,7 +44,8 @@ func (story *story) convert(owner, mode string, from, token int64) *story {
 	return story.ask(history.Line{Op: history.Convert, Owner: owner, Mode: mode}, from, history.Line{Token: token}, from+1)
 }
 
-// access writes to a register as its own owner, or reads it. The token passes the gate unless the answer is another.
+// access writes to a register, with the access's own name as the value, or reads it. The token passes the gate unless
+// the given answer says otherwise.
 func (story *story) access(op, owner, mode string, from, token int64, answer history.Line) *story {
 	return story.ask(history.Line{Op: op, Owner: owner, Mode: mode, Token: token}, from, answer, from+1)
 }
@@ -54,10 +55,10 @@ func begin() *story { return &story{} }
 
 var null, unknown = history.Line{Event: history.Null}, history.Line{Event: history.Unknown}
 
-// wait is a request to hear when the lock is free.
+// wait is a request to be told when the lock is free.
 var wait = history.Line{Op: history.Await, Owner: "b", Mode: "x", Wait: 200}
 
-// What gates answer.
+// The answers of gates.
 var passed, fenced, holdsA = history.Line{}, history.Line{Event: history.Refused, Text: "FENCED"}, history.Line{Text: "a"}
 
 func TestTheTokenOfAGrantRisesOverSeveralNodesAlone(t *testing.T) {
@@ -80,7 +81,7 @@ func TestVerdicts(t *testing.T) {
 		name  string
 		story *story
 		word  string
-		// strict says that the server forgets nothing.
+		// strict marks the history as one of a server that forgets nothing.
 		strict bool
 	}{
 		{"one after the other", begin().take("a", "x", 0, 1, 5).release("a", 10, "ok").take("b", "x", 20, 21, 6), "legal", true},

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// left out of a copy: what is built, and what no build needs.
+// left has the folders that are not copied: results of builds, and folders that no build needs.
 var left = map[string]bool{"target": true, ".git": true, "node_modules": true}
 
-// Apply returns the file's content with the change.
+// Apply returns the content of the file with the change made.
 func (change Change) Apply(content []byte) ([]byte, error) {
 	if found := bytes.Count(content, []byte(change.From)); found != 1 {
 		return nil, fmt.Errorf("%s has %q %d times, not once: name in judge/without/rules.go what now switches the rule off", change.File, change.From, found)
@@ -21,8 +21,8 @@ func (change Change) Apply(content []byte) ([]byte, error) {
 	return bytes.Replace(content, []byte(change.From), []byte(change.To), 1), nil
 }
 
-// Build copies the sources in root into a folder, switches the rule off there, and compiles what it concerns. It returns the path
-// of the module, beside which is the rest. What an earlier build left is used again.
+// Build copies the sources in root into a folder, switches the rule off there, and compiles what Builds names. It
+// returns the path of the module. The other results are beside the module. Results of an earlier build are used again.
 func (rule Rule) Build(root, folder string) (string, error) {
 	sources := filepath.Join(folder, "sources")
 	if err := rule.copy(root, sources); err != nil {
@@ -40,7 +40,8 @@ func (rule Rule) Build(root, folder string) (string, error) {
 	return filepath.Join(target, "debug", "libpalisade.so"), nil
 }
 
-// copy makes a copy with the changes. Files that are the same already are not touched, so that they are not compiled again.
+// copy makes a copy with the changes. It does not touch files that are already the same, so that they are not compiled
+// again.
 func (rule Rule) copy(root, to string) error {
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {

@@ -3,16 +3,16 @@ package without
 
 // Rule is a rule that is switched off by changes of the sources.
 type Rule struct {
-	// Name is that of `make rules`, where the rule has its sentence.
+	// Name is the name of the rule in `make rules`, which also describes the rule in a sentence.
 	Name string
-	// Plan is that of the histories which show its absence.
+	// Plan is the plan whose histories show that the rule is missing.
 	Plan string
-	// Builds are what has to be compiled: the module, or what asks it.
+	// Builds are the arguments of cargo that select what has to be compiled.
 	Builds  []string
 	Changes []Change
 }
 
-// Change replaces one text, which the file has once.
+// Change replaces a text that occurs once in the file.
 type Change struct {
 	File, From, To string
 }
@@ -23,7 +23,8 @@ var (
 	all    = append([]string{"--package", "palisade-cli", "--bins"}, crate...)
 )
 
-// Rules are those that can break a law on the servers that judge-record starts. docs/judge.md says why the others cannot.
+// Rules are the rules without which the servers of judge-record can break a law. docs/judge.md says why other rules
+// cannot be tested like this.
 var Rules = []Rule{
 	{"guard", "forgets", module, []Change{{"core/src/guard/mod.rs",
 		"self.0 = Some(Armed { until, since, cause: later });", "_ = (until, since, later);"}}},
@@ -86,8 +87,8 @@ var Rules = []Rule{
 		"Arc::from(rand::random::<[u8; 20]>())", "Arc::from(std::process::id().to_le_bytes())"}}},
 }
 
-// IsDense returns whether faults and leases of the histories are short. Some rules concern what happens within a lease, which has to
-// last longer than a start of a server, or two changes of the set.
+// IsDense returns whether the histories have short faults and short leases. Two rules concern what happens within one
+// lease: that lease must last longer than the start of a server, or than two changes of the set.
 func (rule Rule) IsDense() bool {
 	return rule.Name != "evicted-unproved" && rule.Name != "leases-end-first"
 }

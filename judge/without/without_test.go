@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A change of the sources may move the text that switches a rule off.
+// If the sources change, a text may be missing that a rule's change replaces.
 func TestEachRuleCanBeSwitchedOff(t *testing.T) {
 	for _, rule := range Rules {
 		for _, change := range rule.Changes {

@@ -287,7 +287,8 @@ fn writes_pages() -> bool {
     std::env::var_os("PALISADE_WRITE_PAGES").is_some()
 }
 
-/// Runs a recipe, and compares its output with the story and with its page.
+/// Runs a recipe. Its output must have the steps of the story that [`story`] describes, and must not differ from the
+/// output that the recipe's page shows.
 fn tells_its_story(recipe: &Recipe) {
     build(recipe.build);
     let server = Setup::new().replication().start();

@@ -54,7 +54,7 @@ pub struct Options {
 struct Subject {
     name: &'static str,
     how: WaitMethod,
-    /// The largest number of waiters with which the way is measured.
+    /// The largest number of waiters for which this way to wait is measured.
     waiters_max: usize,
     is_plotted: bool,
 }

@@ -86,7 +86,8 @@ async fn an_owner_waits_for_nodes_that_freeze() {
     }
 }
 
-/// The nodes are back only after the limit, and the holder's lease has ended by then: the error does not name it.
+/// A majority of nodes is frozen until the waiter's limit has passed. The holder's lease has ended by then, so the
+/// waiter's error does not name the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_of_before_is_not_named() {
     let nodes = Nodes::start(5);

@@ -19,10 +19,11 @@ use crate::values::token::Token;
 
 const BOOT: BootId = BootId([0; 16]);
 
-/// The largest number of steps that a request may take. More mean an endless loop.
+/// The largest number of steps that a request may take. A request that takes more is in an endless loop.
 const STEPS_MAX: usize = 1_000;
 
-/// The key `k` of one node, with the server's part in memory.
+/// The key `k` of one node. The fixture does in memory what a server does: it stores the lock, and answers the engine's
+/// questions.
 pub struct Key {
     pub node: Node,
     /// The lock in the key, if there is one.

@@ -9,7 +9,7 @@ use crate::values::limits::GATE_KEEP_MAX_MS;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The part of KEEP, an eighth, by which a gate's end is set later than asked for. So the end is moved, and replicated,
+/// A gate's end is set later than KEEP asks for: by KEEP divided by this. So the end, which has to be replicated, moves
 /// only a few times in the length of a KEEP, and not with every token that passes.
 const SPARE_PART: u64 = 8;
 

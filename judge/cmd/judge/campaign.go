@@ -6,7 +6,7 @@ import (
 	"palisade/judge/history"
 )
 
-// campaign makes a history of a fault campaign's journals, and judges it.
+// campaign makes a history from the journals of a fault campaign (make chaos), and judges it.
 func campaign(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("campaign takes the folder of a report, and the file of the history to make")

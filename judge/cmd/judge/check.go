@@ -9,10 +9,10 @@ import (
 	"palisade/judge/verdict"
 )
 
-// shown is how many accusations of a history are printed.
+// shown is the largest number of accusations that are printed for one history.
 const shown = 3
 
-// check judges files.
+// check judges the histories in files.
 func check(args []string) error {
 	flags := flag.NewFlagSet("check", flag.ExitOnError)
 	kept := keeping{}

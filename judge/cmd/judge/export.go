@@ -16,7 +16,7 @@ import (
 	"palisade/judge/verdict"
 )
 
-// exported is a segment for the second judge, with the verdict of the first.
+// exported is a segment of a history for the second judge, with the first judge's verdict.
 type exported struct {
 	History string         `json:"history"`
 	Key     string         `json:"key"`
@@ -49,7 +49,8 @@ var kinds = map[prepare.Kind]string{prepare.Acquire: "acquire", prepare.Extend: 
 	prepare.ReleaseUnseen: "release unseen", prepare.Gone: "gone", prepare.Free: "free", prepare.Write: "write", prepare.Read: "read",
 	prepare.Fenced: "fenced", prepare.Unseen: "unseen"}
 
-// export prints the segments of histories, and of mutations of those in a folder named good.
+// export prints the segments of histories for the second judge, and those of mutations of the histories in a folder
+// named good.
 func export(files []string) error {
 	random := rand.New(rand.NewSource(seed))
 	out := bufio.NewWriter(os.Stdout)
@@ -105,7 +106,7 @@ func asExported(name string, segment prepare.Segment) exported {
 	return all
 }
 
-// class is what a grant is, as the second judge reads it.
+// class returns a grant's mode in the form that the second judge reads.
 func class(mode law.Mode, permit int) interface{} {
 	switch mode {
 	case law.Shared:

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// tries is how often each mutation is made of each history.
+	// tries is how many times each mutation is made from each history.
 	tries = 25
-	// seed draws the same mutations each time.
+	// seed is fixed, so that every run draws the same mutations.
 	seed = 20261126
 )
 
-// prove judges stored histories and mutations of them.
+// prove checks the judge itself: with stored histories, and with mutations of them, it must reach the right verdicts.
 func prove(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("prove takes one folder: that of the stored histories")
@@ -67,7 +67,7 @@ func load(folder string) ([]stored, error) {
 	return all, nil
 }
 
-// expect judges histories, and returns how many verdicts are wrong.
+// expect judges histories that are all legal, or all illegal if broken is true. It returns how many verdicts are wrong.
 func expect(histories []stored, broken bool) int {
 	wrong := 0
 	for _, stored := range histories {
@@ -78,7 +78,7 @@ func expect(histories []stored, broken bool) int {
 	return wrong
 }
 
-// isRight prints a verdict, and returns whether it is what it must be.
+// isRight prints a verdict, and returns whether it is right: illegal if broken is true, else legal.
 func isRight(report verdict.Report, name string, broken bool) bool {
 	fmt.Printf("%-8s %-44s %s\n", report.Word(), name, figures(report))
 	word := "legal"
@@ -92,7 +92,7 @@ func isRight(report verdict.Report, name string, broken bool) bool {
 	return report.Word() == word
 }
 
-// mutations returns how many kinds of mutations are noticed too seldom.
+// mutations judges mutations of good histories. It returns how many kinds of mutations the judge notices too seldom.
 func mutations(good []stored) int {
 	wrong := 0
 	for _, mutation := range mutate.Mutations {
@@ -120,9 +120,10 @@ func mutations(good []stored) int {
 	return wrong
 }
 
-// stretches returns how many histories are legal although all leases end early. Over several nodes a holder stops 1 % and
-// 2 ms before its leases end, so that less than that is no fault. A holder that watches its lock, as libraries do, writes
-// down itself when it is over.
+// stretches changes good histories so that all leases end early by some milliseconds, and judges them. It returns how
+// many the judge wrongly finds legal. With several nodes a holder stops 1 % and 2 ms before its leases end, so an end
+// that is less early than that is no fault. Where a client library watches the lock, the holder itself records when the
+// lock has ended, so an early end is no fault either.
 func stretches(good []stored) int {
 	wrong := 0
 	for _, milliseconds := range []int64{1, 2, 5, 20} {

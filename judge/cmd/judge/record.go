@@ -91,7 +91,7 @@ func chooses(chosen string, plan record.Plan) bool {
 	return false
 }
 
-// keeping says what is kept of verdicts.
+// keeping says which verdicts and histories are kept, and where.
 type keeping struct {
 	out, log, again string
 }
@@ -101,7 +101,8 @@ func (kept *keeping) flags(flags *flag.FlagSet) {
 	flags.StringVar(&kept.again, "again", "", "the program of the second judge, which judges each history too")
 }
 
-// keep asks the second judge, if there is one, and writes the line of a history. It returns false if the judges differ.
+// keep asks the second judge, if there is one, and writes the line of a history. It returns false if the two judges
+// differ.
 func (kept *keeping) keep(name string, read *history.History, report verdict.Report) (bool, error) {
 	agrees := kept.again != ""
 	if agrees {
@@ -118,7 +119,8 @@ func (kept *keeping) keep(name string, read *history.History, report verdict.Rep
 	return agrees || kept.again == "", nil
 }
 
-// recordOne returns whether the verdict is what it must be.
+// recordOne records one history and judges it. It returns whether the verdict is right: illegal for a plan with Broken,
+// else legal.
 func recordOne(settings record.Settings, kept keeping) (bool, error) {
 	name, err := recordFile(&settings, kept.out)
 	if err != nil {
@@ -151,7 +153,8 @@ func judgeAgain(program, name string, read *history.History) error {
 	return nil
 }
 
-// recordFile records a history in a folder, and returns the file's name. The servers' data is kept if they failed.
+// recordFile records a history in a folder, and returns the file's name. If the recording fails, it leaves the servers'
+// data in place.
 func recordFile(settings *record.Settings, out string) (string, error) {
 	dense := map[bool]string{true: "-dense"}[settings.Dense]
 	name := fmt.Sprintf("%s%s-%s-%d.jsonl.gz", settings.Plan.Name, dense, filepath.Base(settings.Program), settings.Seed)

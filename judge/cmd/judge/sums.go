@@ -6,7 +6,7 @@ import (
 	"palisade/judge/runs"
 )
 
-// sums prints the tables of runs.
+// sums prints tables that add up the runs in these files.
 func sums(files []string) error {
 	all, err := runs.Load(files)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"palisade/judge/without"
 )
 
-// piece is the length of a history: each is judged before the next is recorded.
+// piece is the length of a history. The next history is recorded only after this one is judged.
 const piece = 15 * time.Second
 
-// absence is what the judge says of servers without a rule.
+// absence is the verdict on servers that run without one rule.
 type absence struct {
 	rule without.Rule
 	// seconds of recording until the first history that is not legal; 0 if there was none.
@@ -24,7 +24,7 @@ type absence struct {
 	report  verdict.Report
 }
 
-// recordWithout switches rules off, one at a time, and records until a history is illegal.
+// recordWithout switches rules off, one at a time. For each it records histories until one is illegal.
 func recordWithout(args []string) error {
 	flags := flag.NewFlagSet("without", flag.ExitOnError)
 	chosen := flags.String("rules", "all", "all, or names with spaces between: "+ruleNames())
