@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// A wait without a limit ends after the server has been unreachable for this long.
+	// A wait without a limit ends once the server has been unreachable for this long.
 	lookedFor = 10 * time.Second
 	lookAgain = 200 * time.Millisecond
-	// A request that was pending for longer than this before it failed shows that the server was there meanwhile.
+	// A request that was pending for longer than this before it failed shows that the server was reachable until then.
 	stood = time.Second
 )
 
@@ -65,8 +65,8 @@ type attempt struct {
 	trouble error
 }
 
-// acquire acquires a lock, or returns why not. However this ends, also with ctx, it leaves neither a lock nor a place in
-// the queue behind: both are cleaned up in the background.
+// acquire acquires a lock, or returns the reason why it was not acquired. However this ends, also with ctx, it leaves
+// neither a lock nor a place in the queue behind: both are cleaned up in the background.
 func (c *Client) acquire(ctx context.Context, wanted wanted) (*grant, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -237,7 +237,7 @@ func (a *attempt) await(connection *connection, limit time.Duration, more ...any
 	}
 }
 
-// grantOf reads an answer to a request that was sent then.
+// grantOf reads an answer to a request that was sent at this time.
 func (a *attempt) grantOf(one answer, sent instant) (*grant, error) {
 	a.underWay = nil
 	if one.err != nil {
@@ -268,7 +268,7 @@ func (a *attempt) pause(d time.Duration) error {
 	}
 }
 
-// notAcquired asks who has the lock, and returns the error that says so.
+// notAcquired asks the server who has the lock, and returns the error that names the holder.
 func (a *attempt) notAcquired(reason NotAcquiredReason) error {
 	refused := &NotAcquiredError{Reason: reason, Waited: a.wanted.wait}
 	select {

@@ -98,7 +98,7 @@ func (c *Client) WithLock(ctx context.Context, key string, work Work, options ..
 	return c.workUnder(ctx, lock, work, lock.Unlock)
 }
 
-// workUnder runs work under a lock, and gives that back. A panic of the work gives it back too.
+// workUnder runs work under a lock, and gives the lock back, even if work panics.
 func (c *Client) workUnder(ctx context.Context, lock *Lock, work Work, giveBack func(context.Context) error) error {
 	defer giveBack(ctx)
 	working, end := withEndOf(ctx, lock.Context())
@@ -144,7 +144,7 @@ func (c *Client) Close() error {
 	return c.connections.end()
 }
 
-// takeAway loses all locks of this key.
+// takeAway marks all locks of this key as lost.
 func (c *Client) takeAway(key string) {
 	var taken []*held
 	c.mu.Lock()
@@ -165,7 +165,8 @@ func (c *Client) forget(one *held) {
 	delete(c.held, one)
 }
 
-// take acquires and keeps a lock, or returns wrong, named.
+// take acquires a lock and keeps it. If wrong, the error of the settings, is not nil, it returns that error with the
+// lock's name.
 func (c *Client) take(ctx context.Context, key string, mode mode, s settings, wrong error) (*Lock, error) {
 	if wrong != nil {
 		return nil, of(key, wrong)

@@ -96,7 +96,7 @@ func (c *connection) isUsable() bool {
 	return !c.ended && c.client.PoolStats().TotalConns == 1
 }
 
-// begin sends words, and returns where the answer comes.
+// begin sends words, and returns the channel on which the answer comes.
 func (c *connection) begin(limit time.Duration, words []any) <-chan answer {
 	return begin(func() (any, error) { return send(c.client, c.address, limit, words) })
 }
@@ -115,7 +115,7 @@ func (c *connection) destroy() {
 	c.client.Close()
 }
 
-// begin runs ask in the background, and returns where the answer comes.
+// begin runs ask in the background, and returns the channel on which the answer comes.
 func begin(ask func() (any, error)) <-chan answer {
 	came := make(chan answer, 1)
 	go func() {

@@ -24,7 +24,7 @@ type connections struct {
 
 	mu       sync.Mutex
 	isClosed bool
-	// underWay is the number of tasks that end waits for, and quiet tells that it has become 0.
+	// underWay is the number of tasks for which end waits. quiet is signalled when it has become 0.
 	underWay int
 	quiet    *sync.Cond
 	idle     []*connection
@@ -46,7 +46,7 @@ func newConnections(options *redis.Options, answerWithin time.Duration) *connect
 	return c
 }
 
-// begin sends words to be answered at once, and returns where the answer comes.
+// begin sends words that are answered at once, and returns the channel on which the answer comes.
 func (c *connections) begin(words []any) <-chan answer {
 	return begin(func() (any, error) { return send(c.pool, c.address, c.answerWithin, words) })
 }

@@ -44,18 +44,20 @@ func (e *FencedError) Error() string {
 // Is reports whether target is ErrFenced.
 func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 
-// Fenced returns what sends commands to the data's server, which needs the module, through a gate. The gate has a name of its
-// own, and is one for all that the lock protects. docs/commands/gate.md
+// Fenced returns a sender of commands that pass a gate on the server with the data, which needs the module. The gate
+// has a name of its own. Use one gate for everything that the lock protects. docs/commands/gate.md
 func (l *Lock) Fenced(data Sender, gate string) *Fenced {
 	return &Fenced{lock: l, data: data, gate: gate}
 }
 
-// FencedByLock is as [Lock.Fenced] without a gate, where the data is on the lock's own server: the lock must be held.
+// FencedByLock is like [Lock.Fenced], but without a gate, where the data is on the lock's own server. The lock must be
+// held.
 func (l *Lock) FencedByLock(data Sender) *Fenced {
 	return &Fenced{lock: l, data: data, gate: l.Key(), more: []any{"HELD"}}
 }
 
-// Keep returns the same with a gate that is forgotten this long after its last passing: longer than a late holder can sleep.
+// Keep returns the same sender with a gate that is forgotten this long after its last passing. The time must be longer
+// than a late holder can sleep.
 func (f *Fenced) Keep(keep time.Duration) *Fenced {
 	kept := *f
 	kept.more = append(kept.more[:len(kept.more):len(kept.more)], "KEEP", milliseconds(keep))
@@ -112,7 +114,7 @@ func (f *Fenced) words(args []any) []any {
 	return append(append(words, "COMMAND"), args...)
 }
 
-// check returns why nothing is sent, if that is known here.
+// check returns the reason why a command is not sent, if it is known without asking a server.
 func (f *Fenced) check(args []any) error {
 	switch {
 	case f.err != nil:

@@ -30,13 +30,14 @@ type held struct {
 	isShared bool
 	lease    *lease
 	holds    int
-	// end is why it is no longer held: a LostError, or ErrReleased.
+	// end is the reason why the lock is no longer held: a LostError, or ErrReleased.
 	end error
-	// reports are what tell passes on to the listener.
+	// reports are calls of the listener, which tell makes.
 	reports []func()
 }
 
-// hold keeps a granted lock from now on, which the caller has waited for since began. Its context has the values of ctx, and an end of its own.
+// hold keeps a granted lock from now on. The caller has waited for it since began. Its context has the values of ctx,
+// and an end of its own.
 func (c *Client) hold(
 	ctx context.Context, began instant, acquired acquisition, mode mode, grant *grant, s settings, flow *flow,
 ) (*held, error) {
@@ -160,7 +161,8 @@ func (h *held) validFor() time.Duration {
 	return h.lease.validFor(now())
 }
 
-// state returns why the lock is no longer held, and notes it if its lease is over; nil while it is valid.
+// state returns the reason why the lock is no longer held; nil while it is valid. If its lease is over, it marks the
+// lock as lost.
 func (h *held) state() error {
 	defer h.tell()
 	h.mu.Lock()
@@ -169,7 +171,7 @@ func (h *held) state() error {
 	return h.end
 }
 
-// loseNow marks the lock as lost, unless it has ended, and returns why it did.
+// loseNow marks the lock as lost, unless it has ended, and returns the reason why it has ended.
 func (h *held) loseNow(reason LossReason) error {
 	defer h.tell()
 	h.mu.Lock()
@@ -202,12 +204,12 @@ func (h *held) finish(why error) {
 	h.client.forget(h)
 }
 
-// report keeps a call of the listener for tell.
+// report adds a call of the listener, which tell makes.
 func (h *held) report(call func()) {
 	h.reports = append(h.reports, call)
 }
 
-// tell calls the listener. The caller has no mutex: the listener may use the lock.
+// tell calls the listener. The caller must not have the mutex, since the listener may use the lock.
 func (h *held) tell() {
 	h.mu.Lock()
 	reports := h.reports

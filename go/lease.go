@@ -31,14 +31,15 @@ func newLease(s settings, validUntil, now instant) *lease {
 	return l
 }
 
-// extended notes that the lock is valid until then: it is extended when a third of a lease has passed.
+// extended records that the lock is valid until this time. It is due for extension when a third of the lease has
+// passed.
 func (l *lease) extended(validUntil instant) {
 	l.validUntil = max(l.validUntil, validUntil)
 	l.extendAt = l.validUntil - instant(l.ttl*2/3)
 	l.lastFailure = nil
 }
 
-// failed notes that an extension in the background has failed: the next one comes soon.
+// failed records that an extension in the background has failed. The next one comes soon.
 func (l *lease) failed(now instant, err error) {
 	l.lastFailure = err
 	l.extendAt = now.plus(min(max(l.ttl/20, extendAgainLeast), extendAgainMost))
@@ -80,7 +81,7 @@ func (l *lease) answerWithin(now instant) time.Duration {
 	return max(time.Millisecond, min(extendWithinMost, l.ttl/3, l.validFor(now)))
 }
 
-// loss returns why the lease is over; nil if it is not.
+// loss returns the reason why the lease is over; nil if it is not.
 func (l *lease) loss(now instant) *LostError {
 	if now < l.validUntil {
 		return nil

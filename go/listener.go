@@ -10,8 +10,9 @@ type Kind struct {
 	Mode string
 }
 
-// A Listener hears of locks, for metrics; the module palisade/locks/promlock has one for Prometheus. Any goroutine may call it.
-// Its methods must not block: the next step of the lock waits for them. They may ask a lock, and must not release one.
+// A Listener receives the events of locks, for metrics; the module palisade/locks/promlock has one for Prometheus. Any
+// goroutine may call it. Its methods must not block: the next step of the lock waits for them. They may ask a lock, and
+// must not release one.
 type Listener interface {
 	// Acquired reports a granted lock, this long after the call.
 	Acquired(kind Kind, waited time.Duration)

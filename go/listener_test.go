@@ -9,7 +9,7 @@ import (
 	"palisade/locks/locktest"
 )
 
-// asking is a listener that asks the lock it hears of.
+// asking is a listener that calls the lock whose event it receives.
 type asking struct {
 	lock  atomic.Pointer[locks.Lock]
 	heard chan string

@@ -145,8 +145,8 @@ func (l *Lock) convert(ctx context.Context, mode string, onNull func(*held) erro
 	}, nil)
 }
 
-// do runs work, which sends requests, and returns its error, named, unless ctx ends first. The work goes on then, and undo
-// follows if it succeeds.
+// do runs work, which sends requests, and returns its error with the lock's name. If ctx ends first, it returns. Then
+// the work goes on, and undo follows if the work succeeds.
 func (l *Lock) do(ctx context.Context, work func() error, undo func()) error {
 	if l.isReleased() {
 		return of(l.Key(), ErrReleased)
@@ -214,7 +214,7 @@ func (l *Lock) isReleased() bool {
 	return l.released != nil
 }
 
-// beginRelease takes one hold off, and returns what sends that.
+// beginRelease removes one hold, and returns the function that tells the server.
 func (h *held) beginRelease() func() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -98,7 +98,7 @@ type observation struct {
 	hasTold bool
 }
 
-// next returns the leader once the server reports something, and whether that is news.
+// next returns the leader once the server reports something, and whether the leader has changed.
 func (o *observation) next() (leader *Leader, isNews bool, err error) {
 	state, err := o.look()
 	if err != nil || state == nil {

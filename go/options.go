@@ -27,7 +27,7 @@ var holderPattern = regexp.MustCompile(`^[A-Za-z0-9._:/@+-]{1,64}$`)
 // An Option of acquiring and keeping a lock, or of a Client for all its locks.
 type Option func(*settings)
 
-// settings are the values of options, and where they are given.
+// settings are the values of the options, and which options were given.
 type settings struct {
 	ttl        time.Duration
 	wait       time.Duration
@@ -117,7 +117,7 @@ func MaxHold(most time.Duration) Option {
 	})
 }
 
-// Listen sets what hears of the lock, for metrics.
+// Listen sets the listener that receives the events of the lock, for metrics.
 func Listen(listener Listener) Option {
 	return option("Listen", func(s *settings) error {
 		s.listener = listener

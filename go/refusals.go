@@ -83,7 +83,7 @@ func ofGeneralReply(err *ServerError, address string) error {
 	return err
 }
 
-// passesIn returns the time before a request that was refused so is sent again; false if a retry makes no sense.
+// passesIn returns the time to wait before a request with this error is sent again; false if that makes no sense.
 func passesIn(err error) (time.Duration, bool) {
 	var refused *ServerError
 	if !errors.As(err, &refused) {

@@ -57,7 +57,7 @@ func (c *connections) giveBack(acquired acquisition, sent *underWay) {
 	})
 }
 
-// comesFree awaits the late answer of a request, and returns whether it is no grant.
+// comesFree awaits the late answer of a request. It returns true if the answer is not a grant.
 func (c *connections) comesFree(sent *underWay) bool {
 	// The pool's requests end by themselves.
 	late := (<-chan time.Time)(nil)

@@ -18,7 +18,7 @@ type request struct {
 	limit int
 }
 
-// A grant is what an owner has of a lock.
+// A grant is an owner's hold on a lock.
 type grant struct {
 	request
 	token  int64
@@ -69,7 +69,7 @@ func (l *lock) grantOf(owner string) *grant {
 	return nil
 }
 
-// number returns the number that the request would have, and whether it goes together with all grants.
+// number returns the number that the request would have, and whether the request is compatible with all grants.
 func (l *lock) number(r request) (int, bool) {
 	number := min(r.limit, 1)
 	for _, g := range l.grants {
@@ -107,7 +107,7 @@ func (b *book) acquireLocked(key string, r request) *grant {
 	return b.grant(key, l, r)
 }
 
-// grant grants the request if it goes together with all grants.
+// grant grants the request if it is compatible with all grants.
 func (b *book) grant(key string, l *lock, r request) *grant {
 	number, fits := l.number(r)
 	if !fits {

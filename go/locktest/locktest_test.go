@@ -27,7 +27,7 @@ func outcome(err error) string {
 	return fmt.Sprint(err)
 }
 
-// played plays a program's use of locks, and returns what came of each step.
+// played plays a program's use of locks, and returns the outcome of each step.
 func played(t *testing.T, client *locks.Client, waiting func(string) int) (story []string) {
 	say := func(what string, err error) { story = append(story, what+": "+outcome(err)) }
 	await := func(key string, number int) {

@@ -26,12 +26,12 @@ export interface Grant extends Granted {
 const LOOKED_FOR_MS = 10_000;
 const LOOK_AGAIN_MS = 200;
 
-/** Shows that the server was there meanwhile: a request was pending for longer than this before it failed. */
+/** A request that was pending for longer than this before it failed shows that the server was reachable until then. */
 const STOOD_MS = 1_000;
 
 /**
- * Acquires a lock, or throws why not. However this ends, also by an abort, it leaves neither a lock nor a place in the
- * queue behind: both are cleaned up in the background.
+ * Acquires a lock, or throws the reason why it was not acquired. However this ends, also by an abort, it leaves neither
+ * a lock nor a place in the queue behind: both are cleaned up in the background.
  */
 export async function acquire(connections: Connections, wanted: Wanted): Promise<Grant> {
   using given = new GivenUp(wanted.signal, connections.closing);

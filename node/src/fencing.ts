@@ -28,7 +28,7 @@ export function formatFencingToken({ token, mode, permit }: Grant): string {
   return `"${token}"${mode === 'exclusive' ? '' : mode === 'shared' ? ';shared' : `;permit=${permit}`}`;
 }
 
-/** What a middleware asks. Behind it is a store that outlives the service: PostgreSQL, SQLite, Redis. */
+/** The store of tokens that a middleware asks. It outlives the service: PostgreSQL, SQLite, Redis. */
 export interface Fence<Passed = unknown> {
   /**
    * Runs `work` after the pass, or rejects with `Fenced`. Keeps holders that exclude this one waiting until the work is
@@ -37,7 +37,7 @@ export interface Fence<Passed = unknown> {
   pass<T>(resource: string, grant: Grant, work: (passed: Passed) => Promise<T>): Promise<T>;
 }
 
-/** What a resource has seen, and who works on it. */
+/** The tokens that a resource has seen, and the holders that are working on it. */
 class Seen {
   exclusive = 0;
   any = 0;

@@ -9,7 +9,10 @@ export interface LockKind {
   readonly mode: 'exclusive' | 'shared' | 'permit';
 }
 
-/** Hears of locks, for metrics: {@link lockMetrics}. Times are in milliseconds. What a method throws becomes a warning. */
+/**
+ * Receives the events of locks, for metrics: {@link lockMetrics}. Times are in milliseconds. What a method throws
+ * becomes a warning.
+ */
 export interface LockListener {
   /** Reports a granted lock, `waited` after the call. */
   acquired?(kind: LockKind, waited: number): void;

@@ -16,7 +16,7 @@ export interface Request {
   readonly limit: number;
 }
 
-/** What an owner has of a lock. */
+/** An owner's grant of a lock. */
 interface Granted {
   readonly owner: string;
   readonly limit: number;
@@ -53,7 +53,7 @@ class Lock {
     return this.grants.find((grant) => grant.owner === owner);
   }
 
-  /** Returns the number that the request would have (0 for no permit), unless it does not go together with all grants. */
+  /** Returns the number that the request would have (0 for no permit), unless it is incompatible with a grant. */
   numberFor(request: Request): number | undefined {
     for (const { number, isShared } of this.grants) {
       const arePermits = number > 0 && number <= request.limit;

@@ -37,7 +37,7 @@ export interface LockOptions {
   maxHold?: number | undefined;
   /** Called once if the lock is lost. An error that it throws becomes a warning of the process. */
   onLost?: ((loss: Loss) => void | Promise<void>) | undefined;
-  /** Hears of the lock, for metrics: {@link lockMetrics}, or one of your own. */
+  /** Receives the events of the lock, for metrics: {@link lockMetrics}, or one of your own. */
   listener?: LockListener | undefined;
   /**
    * The kind of the lock for its listener, `default` by default. Use few: metrics keep each as long as the program

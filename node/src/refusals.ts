@@ -43,7 +43,7 @@ export function translated(error: unknown, address: string): PalisadeError {
 }
 
 /**
- * Returns the milliseconds before a request that was refused so is sent again; `undefined` if a retry makes no sense.
+ * Returns the milliseconds to wait before a request with this error is sent again; `undefined` if that makes no sense.
  */
 export function passesIn(error: unknown): number | undefined {
   if (!(error instanceof ServerError)) return undefined;

@@ -5,7 +5,7 @@ import { FakeServer } from '../src/testing.js';
 import { onNode } from './server.js';
 import { eventually, soon } from './waiting.js';
 
-/** What comes of each step of a program that uses locks. */
+/** The outcomes of the steps of a program that uses locks. */
 class Story {
   readonly told: string[] = [];
 

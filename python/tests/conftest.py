@@ -35,7 +35,7 @@ def server(request: pytest.FixtureRequest) -> Node | Agent:
 
 @pytest.fixture(params=["threads", "asyncio"])
 def face(request: pytest.FixtureRequest) -> str:
-    """The face of the package that the test uses."""
+    """The API that the test uses: the one for threads, or the one for asyncio."""
     return str(request.param)
 
 

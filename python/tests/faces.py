@@ -1,4 +1,5 @@
-"""One interface for both faces of the package, so that each test is written once. Threads run the threaded one."""
+"""One interface for both APIs of the package, threads and asyncio, so that each test is written
+once. The API for threads runs on threads."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ async def in_thread(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 class Threaded:
-    """An object of the face for threads, with the interface of the one for asyncio."""
+    """An object of the API for threads, with the interface of the one for asyncio."""
 
     def __init__(self, real: Any) -> None:
         self.real = real

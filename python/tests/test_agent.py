@@ -38,7 +38,8 @@ class Phase:
 
 
 async def story(bench: Bench, key: str, two_die: Phase, a_third_dies: Phase, it_is_back: Phase) -> None:
-    """Uses locks and a leader in four phases: all nodes up, two killed, a third killed, and that one back."""
+    """Uses locks and a leader in four phases: all nodes are up, two are killed, a third is killed,
+    the third is started again."""
     locks, others = bench.locks(ttl=2.4), bench.locks(ttl=30)
     first = await locks.lock(key)
     inside, alone = await others.lock(f"{key}:inside"), await others.lock(f"{key}:alone")

@@ -1,4 +1,5 @@
-"""Commands that a lock sends through a gate: what passes, and that nothing lands of what does not."""
+"""Commands that a lock sends through a gate: which commands pass, and that a refused command
+changes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from waiting import eventually
 
 
 class Data:
-    """The data of a node, reached with redis-py in the face of the test."""
+    """The data of a node, which the test reaches with redis-py."""
 
     def __init__(self, path: str, face: str) -> None:
         self._is_threaded = face == "threads"

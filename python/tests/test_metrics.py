@@ -1,4 +1,4 @@
-"""What a listener hears of locks, as ``LockMetrics`` counts it for Prometheus."""
+"""The events of locks, as ``LockMetrics`` counts them for Prometheus."""
 
 from __future__ import annotations
 

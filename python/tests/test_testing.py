@@ -21,7 +21,7 @@ def locks_of(server: FakeServer, face: str, **options: Any) -> Any:
 
 
 class Story:
-    """What comes of each step of a program that uses locks."""
+    """The outcomes of the steps of a program that uses locks."""
 
     def __init__(self, locks: Any, waiting: Callable[[str], int], key: str) -> None:
         self.locks, self.waiting, self.key = locks, waiting, key

@@ -1,4 +1,4 @@
-// The driver of the package for Go: conformance/README.md, "Drivers", says what it is asked and answers.
+// The driver for the Go package. conformance/README.md, "Drivers", describes its requests and answers.
 package main
 
 import (
@@ -44,7 +44,7 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// A driver has the client and the locks that requests name.
+// A driver has the client, and the locks that requests refer to by name.
 type driver struct {
 	mu      sync.Mutex
 	client  *locks.Client
@@ -56,7 +56,7 @@ type driver struct {
 }
 
 func main() {
-	// What is logged and not returned is told by the answers.
+	// Log lines need not be shown: the driver's answers report the same.
 	redis.SetLogger(silent{})
 	d := &driver{held: map[string]*locks.Lock{}, cancels: map[int]context.CancelFunc{}}
 	var out sync.Mutex
@@ -127,7 +127,7 @@ func (d *driver) now() *locks.Client {
 
 func (d *driver) open(address string) error {
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
-	// The machine of the run may be busy.
+	// Ten seconds, since the machine that runs the scenarios may be busy.
 	client, err := locks.Open(address, locks.AnswerWithin(10*time.Second), locks.Logger(logger))
 	at, _ := redis.ParseURL(address)
 	d.mu.Lock()
@@ -177,7 +177,7 @@ func (d *driver) take(ctx context.Context, asked request) (answer, error) {
 	return d.name(asked.As, lock), nil
 }
 
-// name keeps a lock under a name.
+// name stores a lock under a name.
 func (d *driver) name(as string, lock *locks.Lock) answer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -238,7 +238,7 @@ func (d *driver) use(ctx context.Context, asked request, lock *locks.Lock) (answ
 	}
 }
 
-// adopt hands a lock over to the other client. One that was released already is not there any more.
+// adopt hands a lock over to the other client. A lock that was already released cannot be handed over.
 func (d *driver) adopt(ctx context.Context, as string, lock *locks.Lock) (answer, error) {
 	owner, token := lock.Owner(), lock.Token()
 	if lock.IsValid() {
@@ -254,7 +254,7 @@ func (d *driver) adopt(ctx context.Context, as string, lock *locks.Lock) (answer
 	return d.name(as, adopted), nil
 }
 
-// build performs what is built from locks.
+// build performs the requests about semaphores, elections and the like, which are built from locks.
 func (d *driver) build(ctx context.Context, asked request) (answer, error) {
 	client := d.now()
 	var options []locks.Option
@@ -293,7 +293,7 @@ func (d *driver) build(ctx context.Context, asked request) (answer, error) {
 	return nil, locks.UnlockAll(ctx, all)
 }
 
-// fenced returns what sends commands through the gate that is asked for.
+// fenced returns the sender of commands through the gate that the request names.
 func (d *driver) fenced(lock *locks.Lock, asked request) *locks.Fenced {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -303,7 +303,7 @@ func (d *driver) fenced(lock *locks.Lock, asked request) *locks.Fenced {
 	return lock.Fenced(d.data, asked.Gate)
 }
 
-// failed returns the answer of an error.
+// failed returns the answer that reports an error.
 func failed(err error) answer {
 	var (
 		notAcquired *locks.NotAcquiredError

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A Way stands between clients and a server, and holds requests and answers up, or loses answers.
+// A Way is a proxy between clients and a server. It delays requests and answers, or loses answers.
 type Way struct {
 	URL string
 
@@ -22,7 +22,7 @@ type Way struct {
 	sent         map[string]int
 }
 
-// WayTo opens a way to the server.
+// WayTo starts a proxy before the server.
 func WayTo(t testing.TB, server *Server) *Way {
 	t.Helper()
 	path := filepath.Join(short(t), "way.sock")
@@ -62,7 +62,7 @@ func (w *Way) set(change func()) {
 	change()
 }
 
-// Held returns how much is held up.
+// Held returns the number of requests and answers that are held up.
 func (w *Way) Held() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,10 +17,11 @@ from ._replies import Granted, to_granted, to_holder
 from .errors import NoQuorum, NotAcquired, PalisadeError, Unavailable, shown
 from .options import DAY
 
-# A wait without a limit ends after the server has been unreachable for this long.
+# A wait without a limit ends once the server has been unreachable for this many seconds.
 _LOOKED_FOR = 10.0
 _LOOK_AGAIN = 0.2
-# Shows that the server was there meanwhile: a request was pending for longer than this before it failed.
+# A request that was pending for more than this many seconds before it failed shows that the server
+# was reachable until then.
 _STOOD = 1.0
 
 _log = logging.getLogger("palisade_client")
@@ -49,10 +50,10 @@ class Grant:
 
 
 async def acquire(connections: Connections, wanted: Wanted) -> Grant:
-    """Acquires a lock, or raises why not.
+    """Acquires a lock, or raises the reason why it was not acquired.
 
-    However this ends, also by a cancellation, it leaves neither a lock nor a place in the queue behind: both are
-    cleaned up in the background.
+    However this ends, also by a cancellation, it leaves neither a lock nor a place in the queue
+    behind: both are cleaned up in the background.
     """
     connections.throw_if_closing()
     attempt = _Attempt(connections, wanted)
@@ -144,8 +145,8 @@ class _Attempt:
                 self._connections.idle(connection)
                 connection = trouble_since = self._trouble = None
                 if grant is not None and grant.valid_until - now() < self._wanted.acquisition.ttl / 2:
-                    # A long wait adds to the clocks' drift, and this program may have slept: a lease counted from now
-                    # is worth another request.
+                    # After a long wait the clocks may have drifted apart, and this program may have
+                    # slept. So the lock is requested again, since the new lease counts from now.
                     self._is_unsure = True
                     grant = await self._ask(by)
                 if grant is not None:

@@ -1,4 +1,5 @@
-"""What locks of both faces report without asking a server."""
+"""Properties of a lock that need no request to the server. Locks for threads and for asyncio share
+them."""
 
 from __future__ import annotations
 

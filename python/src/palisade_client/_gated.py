@@ -25,7 +25,7 @@ _KEEP_MOST = 366 * 86_400.0
 
 
 class Gate:
-    """A gate, as the holder of one lock comes to it."""
+    """A gate, and the lock whose token its commands have."""
 
     def __init__(self, hold: Hold, gate: Key | None, held: bool, keep: Seconds | None) -> None:
         if (gate is None) != held:

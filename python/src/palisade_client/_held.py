@@ -1,4 +1,4 @@
-"""A held acquisition, which is kept by extending it."""
+"""A held acquisition of a lock, and its extensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operations of a held lock, for both faces: re-entry, release, leaving."""
+"""The operations of a held lock, for threads and for asyncio: re-entry, release, leaving."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Hold:
         return not (self.is_released or self.held.is_ended or self.held.is_elsewhere) and self.held.valid_for == 0
 
     async def settle(self) -> None:
-        """Notifies those who rely on it if it is over."""
+        """Notifies those who rely on the lock if its validity has ended."""
         self.held.lose_if_over()
 
     @property
@@ -145,7 +145,7 @@ class Hold:
             raise LockLost(self.held.loss or Loss.of(LossReason.TAKEN_AWAY))._of(self.key)
 
     async def release_quietly(self) -> None:
-        """Releases, while another error is already being raised."""
+        """Releases the lock while another error is already being raised."""
         with contextlib.suppress(PalisadeError):
             await self.release()
 
@@ -156,7 +156,7 @@ class Hold:
         self.held.end()
 
     async def discard(self) -> None:
-        """Releases it in the background: nobody has learnt of it."""
+        """Releases in the background a lock that nobody has received."""
         self._begin_release()
 
     def _begin_release(self) -> asyncio.Task[Released]:

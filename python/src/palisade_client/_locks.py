@@ -130,7 +130,7 @@ class Locks:
         return await self.take(replace(wanted, options={"max_hold": max_hold, **wanted.options}))
 
     def held_of(self, key: bytes) -> list[Held]:
-        """Returns what is held of this name."""
+        """Returns the held acquisitions of this lock."""
         return [held for held in self._held if held.acquisition.key == key]
 
     async def close(self) -> None:

@@ -39,7 +39,7 @@ class Request:
 
 @dataclass
 class _Grant:
-    """What an owner has of a lock."""
+    """An owner's grant of a lock."""
 
     owner: bytes
     note: bytes
@@ -72,7 +72,8 @@ class _Lock:
         return next((grant for grant in self.grants if grant.owner == owner), None)
 
     def number_for(self, request: Request) -> int | None:
-        """Returns the number that the request would have (0 for no permit); ``None`` if it does not go with all grants."""
+        """Returns the number that the request would have (0 for no permit); ``None`` if it is
+        incompatible with a grant."""
         for grant in self.grants:
             are_permits = request.limit > 0 and 0 < grant.number <= request.limit
             if not are_permits and not (request.is_shared and grant.is_shared):
@@ -259,7 +260,7 @@ class MemoryAddress(Address):
         return "memory"
 
     def connection(self, within: float) -> AbstractConnection:
-        """Returns what stands for a connection of redis-py."""
+        """Returns an object that takes the place of a connection of redis-py."""
         return cast("AbstractConnection", _Link(self._memory))
 
 

@@ -40,7 +40,8 @@ def translated(error: BaseException, address: str) -> PalisadeError:
 
 
 def passes_in(error: BaseException) -> float | None:
-    """Returns the seconds before a request that was refused so is sent again; ``None`` if a retry makes no sense."""
+    """Returns the seconds to wait before a request with this error is sent again; ``None`` if that
+    makes no sense."""
     if not isinstance(error, ServerError):
         return None
     if error.code == "NOTYET":

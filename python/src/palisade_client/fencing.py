@@ -49,7 +49,8 @@ class Grant:
 
 
 class Fence(Protocol):
-    """What a middleware asks. Behind it is a store that outlives the service: PostgreSQL, SQLite, Redis."""
+    """The store of tokens that a middleware asks. It outlives the service: PostgreSQL, SQLite,
+    Redis."""
 
     def passing(self, resource: str, grant: Grant) -> AbstractAsyncContextManager[Any]:
         """Raises ``Fenced``, or keeps holders that exclude this one waiting until the block ends.
@@ -61,7 +62,7 @@ class Fence(Protocol):
 
 @dataclass
 class _Seen:
-    """What a resource has seen, and who works on it."""
+    """The tokens that a resource has seen, and the holders that are working on it."""
 
     exclusive: int = 0
     any: int = 0

@@ -1,4 +1,4 @@
-"""What happens to locks, for metrics. ``palisade_client.prometheus`` counts it."""
+"""Events of locks, for metrics. ``palisade_client.prometheus`` counts them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Kind:
 
 
 class LockListener:
-    """Hears of locks: the option ``listener``.
+    """Receives the events of locks: the option ``listener``.
 
-    The methods run in the event loop of the connections, so they must not block. A failure of one is logged, and
-    changes nothing. Times are in seconds.
+    The methods run in the event loop of the connections, so they must not block. A failure of one
+    is logged, and changes nothing. Times are in seconds.
     """
 
     def acquired(self, kind: Kind, waited: float) -> None:

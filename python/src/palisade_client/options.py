@@ -41,7 +41,8 @@ class TryOptions(TypedDict, total=False):
     on_lost: Callable[[Loss], object] | None
     """Called once if the lock is lost: in the event loop, or on a thread of its own if there is none."""
     listener: LockListener | None
-    """Hears of the lock, for metrics: ``palisade_client.prometheus.LockMetrics``, or one of your own."""
+    """Receives the events of the lock, for metrics: ``palisade_client.prometheus.LockMetrics``, or
+    one of your own."""
     lock_class: str
     """The kind of the lock for its listener, ``default`` by default. Use few: metrics keep each as long as the program
     runs."""

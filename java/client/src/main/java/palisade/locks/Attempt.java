@@ -7,8 +7,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Acquires one lock: asks once, then waits in the queue on a connection of its own. However it ends, also by {@link #cancel},
- * it leaves neither a lock nor a place in the queue behind: both are given back in the background.
+ * Acquires one lock: asks once, then waits in the queue on a connection of its own. However it ends, also by {@link
+ * #cancel}, it leaves neither a lock nor a place in the queue behind: both are given back in the background.
  */
 final class Attempt {
 
@@ -19,7 +19,7 @@ final class Attempt {
 
     private static final long LOOK_AGAIN = TimeUnit.MILLISECONDS.toNanos(200);
 
-    /** A request that was pending for longer before it failed shows that the server was there meanwhile. */
+    /** A request that was pending for longer before it failed shows that the server was reachable until then. */
     private static final long STOOD = TimeUnit.SECONDS.toNanos(1);
 
     /** The longest wait of one request. */
@@ -205,8 +205,8 @@ final class Attempt {
     }
 
     /**
-     * Reports whether a failure ends the wait at once. An agent waits for nodes itself, so NOQUORUM is final; but it searches
-     * only once for a grant that this owner may already have.
+     * Reports whether a failure ends the wait at once. An agent waits for nodes itself, so NOQUORUM is final; but it
+     * searches only once for a grant that this owner may already have.
      */
     private boolean endsWait(Throwable failure) {
         return Refusals.isLasting(failure) || failure instanceof NoQuorumException && !unsure;

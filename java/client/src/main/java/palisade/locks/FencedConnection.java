@@ -26,7 +26,9 @@ final class FencedConnection<K, V> extends StatefulRedisConnectionImpl<K, V> {
         setOptions(data.getOptions());
     }
 
-    /** Returns commands that throw refusals as they are: Lettuce puts an exception of its own around those of others. */
+    /**
+     * Returns commands that throw refusals as they are: Lettuce puts an exception of its own around those of others.
+     */
     @Override
     protected RedisCommands<K, V> newRedisSyncCommandsImpl() {
         RedisCommands<K, V> commands = super.newRedisSyncCommandsImpl();
@@ -99,7 +101,7 @@ final class FencedConnection<K, V> extends StatefulRedisConnectionImpl<K, V> {
 
     }
 
-    /** Hears of no pushes: they are those of the user's connection. */
+    /** Receives no push messages: those go to the user's connection. */
     private static final class NoPushes implements PushHandler {
 
         @Override

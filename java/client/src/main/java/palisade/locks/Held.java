@@ -35,10 +35,10 @@ final class Held {
     };
 
     /**
-     * What hears of a held lock.
+     * The listeners of a held lock.
      *
-     * @param forget hears of its end
-     * @param listening hears of all that metrics count
+     * @param forget is called at its end
+     * @param listening receives the events that metrics count
      * @param kind its kind, for the listener
      */
     record Outside(Consumer<Held> forget, Listening listening, LockListener.Kind kind) {
@@ -190,7 +190,10 @@ final class Held {
         finish(new LockLostException(Loss.of(reason)));
     }
 
-    /** A hold that was taken off, and is to be released: its level, whether it is the last, and whether the lock was valid. */
+    /**
+     * A hold that was taken off, and is to be released: its level, whether it is the last, and whether the lock was
+     * valid.
+     */
     record Hold(int level, boolean isLast, boolean wasValid) {
     }
 
@@ -206,7 +209,10 @@ final class Held {
         return new Hold(level, level == 1, valid);
     }
 
-    /** Ends the extensions of a valid lock that was held for less than {@code least}. Returns what is left of that, in ns, or 0. */
+    /**
+     * Ends the extensions of a valid lock that was held for less than {@code least}. Returns what is left of that, in
+     * ns, or 0.
+     */
     synchronized long leave(long least) {
         long now = Clock.now();
         long left = least - (now - lease.since());

@@ -3,8 +3,8 @@ package palisade.locks;
 import java.time.Duration;
 
 /**
- * Hears of all locks of a {@link Palisade}, for metrics. The methods run on the threads of connections, so they must not block.
- * A failure of one is logged, and changes nothing.
+ * Receives the events of all locks of a {@link Palisade}, for metrics. The methods run on the threads of connections,
+ * so they must not block. A failure of one is logged, and changes nothing.
  */
 public interface LockListener {
 

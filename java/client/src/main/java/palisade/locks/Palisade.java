@@ -13,11 +13,11 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.locks.Lock;
 
 /**
- * Has locks on one server with the Palisade module, or on several through a {@code palisade agent}. Any number of threads may
- * use it.
+ * Has locks on one server with the Palisade module, or on several through a {@code palisade agent}. Any number of
+ * threads may use it.
  * <p>
- * It has connections of its own: one for commands that are answered at once, and one for each wait. {@link #close()} it at the
- * end; a program that ends without it leaves its leases to run out.
+ * It has connections of its own: one for commands that are answered at once, and one for each wait. {@link #close()} it
+ * at the end; a program that ends without it leaves its leases to run out.
  */
 public final class Palisade implements AutoCloseable {
 
@@ -128,7 +128,7 @@ public final class Palisade implements AutoCloseable {
         }
 
         /**
-         * Sets who hears of all locks, as for metrics.
+         * Sets the listener that receives the events of all locks, as for metrics.
          *
          * @param listener the listener
          * @return this
@@ -150,7 +150,8 @@ public final class Palisade implements AutoCloseable {
         }
 
         /**
-         * Takes how to encrypt and to connect from these options. Their rules for reconnecting and sending again do not count.
+         * Takes how to encrypt and to connect from these options. Their rules for reconnecting and sending again do not
+         * count.
          *
          * @param options the options of Lettuce
          * @return this
@@ -302,8 +303,8 @@ public final class Palisade implements AutoCloseable {
     }
 
     /**
-     * Acquires several locks, all or none, one after the other in the order of their bytes. So callers that acquire several like
-     * this never wait for each other in a circle; that holds only for callers without other locks.
+     * Acquires several locks, all or none, one after the other in the order of their bytes. So callers that acquire
+     * several like this never wait for each other in a circle; that holds only for callers without other locks.
      *
      * @param keys their names; one that is named twice is acquired once
      * @param options how to wait for all together, and how to keep each
@@ -327,8 +328,8 @@ public final class Palisade implements AutoCloseable {
     }
 
     /**
-     * Takes over a lock that another program has handed over, and keeps it: who enqueues a job takes the lock, and the worker
-     * releases it. The lock must be exclusive.
+     * Takes over a lock that another program has handed over, and keeps it: who enqueues a job takes the lock, and the
+     * worker releases it. The lock must be exclusive.
      *
      * @param from what {@link LockHandle#handOver()} returned there
      * @param options how to keep it; their wait and their note do not count
@@ -352,7 +353,8 @@ public final class Palisade implements AutoCloseable {
     }
 
     /**
-     * Acquires both locks of a resource, while programs move from another library to this one: the old one first, everywhere.
+     * Acquires both locks of a resource, while programs move from another library to this one: the old one first,
+     * everywhere.
      *
      * @param old the old lock
      * @param key the name of the new one; another name than that of the old one, if both are on one server
@@ -386,9 +388,10 @@ public final class Palisade implements AutoCloseable {
     }
 
     /**
-     * Runs work if the lock is free, and skips it otherwise. The lock stays held for at least {@code minHold} from its grant,
-     * even if the work takes less: so hosts whose clocks differ by less than that do not run one job twice. The call does not
-     * wait for that time: the release follows in the background. Longer work runs under a lock that is extended as usual.
+     * Runs work if the lock is free, and skips it otherwise. The lock stays held for at least {@code minHold} from its
+     * grant, even if the work takes less: so hosts whose clocks differ by less than that do not run one job twice. The
+     * call does not wait for that time: the release follows in the background. Longer work runs under a lock that is
+     * extended as usual.
      *
      * @param <T> what the work returns
      * @param <E> what it throws
@@ -424,8 +427,8 @@ public final class Palisade implements AutoCloseable {
     }
 
     /**
-     * Releases all held locks (they are lost: {@link LossReason#CLOSED}), ends all waits with {@link ClosedException}, and
-     * closes the connections once the server has answered.
+     * Releases all held locks (they are lost: {@link LossReason#CLOSED}), ends all waits with {@link ClosedException},
+     * and closes the connections once the server has answered.
      */
     @Override
     public void close() {

@@ -6,11 +6,11 @@ import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 
 /**
- * Carries commands to one address. It sends each command once, or not at all: repetitions have rules of their own above it.
- * {@link Palisade} has one on Lettuce; tests have one in memory.
+ * Carries commands to one address. It sends each command once, or not at all: repetitions have rules of their own above
+ * it. {@link Palisade} has one on Lettuce; tests have one in memory.
  * <p>
- * An answer is {@code null} for Null, a {@link Long}, a {@link String}, or a {@link List} of these. An error reply is what
- * {@link #refusal} makes of it, anything else an {@link UnavailableException}.
+ * An answer is {@code null} for Null, a {@link Long}, a {@link String}, or a {@link List} of these. An error reply is
+ * what {@link #refusal} makes of it, anything else an {@link UnavailableException}.
  */
 public interface Transport {
 
@@ -47,7 +47,7 @@ public interface Transport {
     CompletableFuture<Connection> connect();
 
     /**
-     * Sets who hears of locks that were taken away, from a transport that learns of it.
+     * Sets the listener for locks that were taken away, if this transport can learn of that.
      *
      * @param listener receives their names
      */

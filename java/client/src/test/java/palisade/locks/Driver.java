@@ -26,7 +26,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
-/** The driver of the package for Java: conformance/README.md, "Drivers", says what it is asked and answers. */
+/** The driver of the package for Java: conformance/README.md, "Drivers", describes its requests and answers. */
 final class Driver {
 
     private static final Gson GSON = new GsonBuilder().serializeNulls().create();
@@ -116,7 +116,7 @@ final class Driver {
     }
 
     private static Palisade open(String address) {
-        // The machine of the run may be busy.
+        // Ten seconds, since the machine that runs the scenarios may be busy.
         return Palisade.builder(address).answerWithin(Duration.ofSeconds(10)).build();
     }
 
@@ -141,7 +141,7 @@ final class Driver {
         lock.whenComplete((taken, thrown) -> answer(asked, thrown == null ? named(asked, taken) : failed(thrown)));
     }
 
-    /** Performs what is built from locks. */
+    /** Performs requests about groups of locks, elections and the like. */
     private void build(JsonObject asked) {
         Map<String, Object> said = new HashMap<>();
         try {
@@ -180,7 +180,7 @@ final class Driver {
         return asked.has("ttl_ms") ? options.ttl(Duration.ofMillis(asked.get("ttl_ms").getAsLong())) : options;
     }
 
-    /** Hands a lock over to the other client. One that was released already is not there any longer. */
+    /** Hands a lock over to the other client. A lock that was already released cannot be handed over. */
     private LockHandle adopt(LockHandle lock) {
         return adopter.adopt(lock.isValid() ? lock.handOver() : new HandOver(lock.key(), lock.owner(), lock.token()));
     }

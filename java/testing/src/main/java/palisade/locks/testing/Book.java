@@ -12,8 +12,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 
 /**
- * The locks of one node, in memory: grants, their leases, and queues. Its futures complete on threads of their own, since what
- * follows may wait for another thread that is about to enter here.
+ * The locks of one node, in memory: grants, their leases, and queues. Its futures complete on threads of their own,
+ * since what follows may wait for another thread that is about to enter here.
  */
 final class Book {
 
@@ -92,7 +92,7 @@ final class Book {
             return grants.stream().filter(grant -> grant.request.owner.equals(owner)).findFirst();
         }
 
-        /** Returns the number of a permit that goes together with all grants; 1 for other locks, and empty for none. */
+        /** Returns the number of a permit that is compatible with all grants; 1 for other locks, and empty for none. */
         Optional<Integer> numberFor(Request wanted) {
             int most = wanted.limit;
             for (Grant grant : grants) {
@@ -271,7 +271,10 @@ final class Book {
         return of(key).queue.size();
     }
 
-    /** Returns the oldest grant once that is not the one of this token and sequence. The answer is {@code null} at the timeout. */
+    /**
+     * Returns the oldest grant once that is not the one of this token and sequence. The answer is {@code null} at the
+     * timeout.
+     */
     synchronized CompletableFuture<Optional<Grant>> watch(String key, long token, long sequence, long ms) {
         CompletableFuture<Optional<Grant>> changed = new CompletableFuture<>();
         Lock lock = of(key);
