@@ -7,8 +7,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Acquires one lock: asks once, then waits in the queue on a connection of its own. However it ends, also by {@link
- * #cancel}, it leaves neither a lock nor a place in the queue behind: both are given back in the background.
+ * Acquires one lock: asks once, then waits in the queue on a connection of its own. However it ends, also by
+ * {@link #cancel}, it leaves neither a lock nor a place in the queue behind: both are given back in the background.
  */
 final class Attempt {
 
