@@ -10,14 +10,14 @@ use super::incarnation;
 use crate::ffi::{Context, Job};
 use crate::{clock, command_names, config, state};
 
-/// The pause between two messages of a master to its replicas, with its ceiling and the longest lease that may still
-/// run, in milliseconds.
+/// The pause between two messages of a master to its replicas, in milliseconds. A message has the ceiling of tokens and
+/// the longest lease that may still run.
 const TELL_REPLICAS_MS: u64 = 2_000;
 
 thread_local! {
     /// The time of the last message to the replicas.
     static TOLD: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
-    /// The number of the last change of a stripe's ceiling, as of that message.
+    /// The number of the last change of a stripe's ceiling that the replicas were told of.
     static TOLD_STRIPE_CHANGE: Cell<u64> = const { Cell::new(0) };
     /// The migrations under way by which slots leave this node in one step. Valkey aborts such a migration if replicas
     /// receive a command without a key, as LOCK.CEILING is. So no message is sent meanwhile.

@@ -28,7 +28,8 @@ pub struct Ledger {
     outstanding: OutstandingTtl,
     /// The time at which an operator last lifted a guard.
     lifted: BootTime,
-    /// The highest ceiling in any state that was handed to the file's writer, or that the master has sent.
+    /// The highest ceiling (the highest token that may be issued) in any state that was handed to the file's writer, or
+    /// that the master has sent.
     ceiling: u64,
     handed: Handed,
     /// The number of the latest state on the disk. `needed` is the number of the state that must be there before
@@ -275,8 +276,8 @@ impl Ledger {
         self.outstanding.follow(Some(outstanding_ttl_ms));
     }
 
-    /// Notes that the node follows a master now, or another one. The values that an earlier master sent no longer
-    /// count.
+    /// Notes that the node follows a master now, or another master than before. The values that an earlier master sent
+    /// no longer count.
     pub fn follows(&mut self) {
         self.outstanding.follow(None);
     }

@@ -48,10 +48,10 @@ pub(super) type Name = SmallVec<[u8; 24]>;
 #[derive(Clone, Debug, Default)]
 struct Entry {
     due: BootTime,
-    /// The places of the entries before and after this one in its list; [`NONE`] follows the last.
+    /// The indexes of the entries before and after this one in its list; [`NONE`] follows the last.
     before: u32,
     after: u32,
-    /// The length of the name in bytes, or [`LONG`]: then `name` has the place of the long name.
+    /// The length of the name in bytes, or [`LONG`]: then `name` has the index of the long name.
     name_bytes: u8,
     name: [u8; NAME_INLINE_BYTES],
 }
@@ -118,8 +118,8 @@ impl Entries {
         self.entries.len()
     }
 
-    /// Adds an entry for the lock `name` that comes due at `due`, and returns its place. The present time is `since` or
-    /// later.
+    /// Adds an entry for the lock `name` that comes due at `due`, and returns its place (its index among all entries).
+    /// The present time is `since` or later.
     #[inline]
     pub fn insert(&mut self, name: &[u8], due: BootTime, since: BootTime) -> u32 {
         self.is_now(since);

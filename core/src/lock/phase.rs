@@ -12,7 +12,7 @@ use crate::values::token::Token;
 /// The tokens that a key had before, as far as the node knows them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
-    /// The highest token that the key, or another of its stripe, ever had.
+    /// The highest token that the key, or another key of its stripe (group of keys), ever had.
     pub last: u64,
     /// The number of SWAPDBs that this node has seen. If that changed since a lock was stored, the lock may have come
     /// from another key.

@@ -24,7 +24,7 @@ pub struct Tamper<'a> {
     pub membership: &'a mut Membership,
     /// The record of which part of the node's state is on the disk.
     pub ledger: &'a mut Ledger,
-    /// Locks that were granted before this time are suspect.
+    /// Locks that were granted before this time are suspect: they can only be released, or end.
     pub trusted_since: &'a mut BootTime,
 }
 

@@ -25,27 +25,30 @@ use crate::values::token::Token;
 #[derive(Clone, Debug)]
 pub struct Tokens {
     last: Box<[u64]>,
-    /// For each stripe whose highest token belongs to a reader: the highest token of its other grants.
+    /// For each stripe (group of keys) whose highest token belongs to a reader: the highest token of its other grants.
     ordered: BTreeMap<u32, u64>,
     floor: u64,
     high: u64,
     ceiling: u64,
-    /// The number of issued tokens. Where tokens are ahead of the clock, the next ceiling is calculated from it.
+    /// The number of issued tokens. Where tokens are ahead of the clock, the next ceiling (the highest token that may
+    /// be issued) is calculated from it.
     issued: u64,
-    /// The highest ceiling of its own that a stripe needed but for which there was no room.
+    /// The highest ceiling that a stripe (group of keys) needed for itself, but could not get because too many stripes
+    /// have one.
     demanded: u64,
     stripes: StripeCeilings,
 }
 
 impl Tokens {
-    /// Creates the tokens of a node. Every stripe starts at `floor`: no token up to it is issued again. There is no
-    /// ceiling until one is set.
+    /// Creates the tokens of a node: no token up to `floor` is issued for any key. There is no ceiling until one is
+    /// set.
     pub fn new(floor: u64) -> Self {
         Self::with_stripes(floor, TOKEN_STRIPES, STRIPE_CEILINGS_MAX)
     }
 
-    /// Does what [`Tokens::new`] does, with this number of stripes, a power of two. Of these, `apart_max` may have
-    /// ceilings of their own. A model checker creates millions of nodes, so it uses few stripes.
+    /// Does what [`Tokens::new`] does, with this number of stripes (groups of keys that share a highest token), a power
+    /// of two. At most `apart_max` stripes may have a ceiling of their own. A model checker creates millions of nodes,
+    /// so it uses few stripes.
     pub fn with_stripes(floor: u64, stripes: usize, apart_max: usize) -> Self {
         debug_assert!(stripes.is_power_of_two());
         let floor = floor.min(TOKEN_LIMIT - 1);
@@ -61,8 +64,8 @@ impl Tokens {
         }
     }
 
-    /// Restores the stripes with ceilings of their own, as an earlier incarnation left them: it may have issued tokens
-    /// up to these.
+    /// Restores the ceilings of single stripes (groups of keys) that an earlier incarnation left: it may have issued
+    /// tokens up to these.
     pub fn restore_stripes(&mut self, ceilings: &[StripeCeiling]) {
         for &StripeCeiling { stripe, ceiling } in ceilings {
             if let Some(last) = self.last.get_mut(stripe as usize) {
@@ -72,7 +75,8 @@ impl Tokens {
         self.stripes.restore(ceilings);
     }
 
-    /// Notes, on a replica, the ceilings of stripes up to which the master may have issued tokens.
+    /// Notes, on a replica, the ceilings of single stripes (groups of keys): the master may have issued tokens up to
+    /// these.
     pub fn observe_stripes(&mut self, ceilings: &[StripeCeiling]) {
         for &StripeCeiling { stripe, ceiling } in ceilings {
             if let Some(token) = Token::new(ceiling.min(TOKEN_LIMIT - 1))
@@ -83,20 +87,20 @@ impl Tokens {
         }
     }
 
-    /// Returns the highest token that this key, or another one of its stripe, ever had.
+    /// Returns the highest token that this key, or another key of its stripe (group of keys), ever had.
     pub fn last(&self, key: &[u8]) -> u64 {
         self.last[self.stripe(key) as usize]
     }
 
-    /// Returns the highest token that a grant other than a reader's ever had in this key's stripe. A new reader's token
-    /// has to be larger than this one only.
+    /// Returns the highest token that a grant other than a reader's ever had in this key's stripe (group of keys). A
+    /// new reader's token has to be larger than this one only.
     pub fn last_ordered(&self, key: &[u8]) -> u64 {
         let stripe = self.stripe(key);
         self.ordered.get(&stripe).copied().unwrap_or(self.last[stripe as usize])
     }
 
     /// Returns the highest token issued or seen up to the node's ceiling; 0 if there is none. It leaves out stripes
-    /// with ceilings of their own.
+    /// (groups of keys) with a ceiling of their own.
     pub fn high(&self) -> u64 {
         self.high
     }
@@ -106,22 +110,25 @@ impl Tokens {
         self.floor
     }
 
-    /// Returns the ceiling: no token above it is issued, except in stripes with a ceiling of their own.
+    /// Returns the ceiling: no token above it is issued, except in stripes (groups of keys) with a ceiling of their
+    /// own.
     pub fn ceiling(&self) -> u64 {
         self.ceiling
     }
 
-    /// Returns the ceiling for the tokens of this key: the higher one of the node's and that of the key's stripe.
+    /// Returns the ceiling for the tokens of this key: the higher one of the node's and that of the key's stripe (group
+    /// of keys).
     pub fn ceiling_of(&self, key: &[u8]) -> u64 {
         self.ceiling.max(self.stripes.of(self.stripe(key)))
     }
 
-    /// Sets the ceiling to `ceiling`, which is on the disk now.
+    /// Sets the ceiling, the highest token that may be issued, to `ceiling`, which is on the disk now.
     pub fn set_ceiling(&mut self, ceiling: u64) {
         self.ceiling = ceiling.min(TOKEN_LIMIT - 1);
     }
 
-    /// Returns the ceilings of stripes to write to the disk, and the number of their last change.
+    /// Returns the ceilings of single stripes (groups of keys) to write to the disk, and the number of their last
+    /// change.
     pub fn stripe_ceilings(&self) -> (Vec<StripeCeiling>, u64) {
         self.stripes.wanted()
     }
@@ -136,17 +143,17 @@ impl Tokens {
         (within_reach.max().unwrap_or(0), stripes)
     }
 
-    /// Returns the number of the last change in the ceilings of stripes.
+    /// Returns the number of the last change in the ceilings of single stripes (groups of keys).
     pub fn stripe_changes(&self) -> u64 {
         self.stripes.changes()
     }
 
-    /// Notes that the ceilings of stripes, as of the change with this number, are on the disk.
+    /// Notes that the ceilings of single stripes are on the disk as they were after the change with this number.
     pub fn stripes_saved(&mut self, change: u64) {
         self.stripes.saved(change);
     }
 
-    /// Removes ceilings of stripes that are no longer needed.
+    /// Removes ceilings of single stripes (groups of keys) that are no longer needed.
     pub fn sweep_stripes(&mut self, now: BootTime) {
         self.stripes.sweep(self.ceiling, |stripe| self.last.get(stripe as usize).copied().unwrap_or(0), now);
     }

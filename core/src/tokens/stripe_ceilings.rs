@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use crate::values::limits::{STRIPE_CEILING_UNUSED_MS, TOKEN_STRIPES};
 use crate::values::time::BootTime;
 
-/// The ceiling of one stripe, if it is above the node's.
+/// The ceiling of one stripe (group of keys), if it is above the node's ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripeCeiling {
     /// The number of the stripe.
     pub stripe: u32,
-    /// The upper bound of the tokens that were issued in this stripe.
+    /// The highest token that may have been issued in this stripe.
     pub ceiling: u64,
 }
 
@@ -36,10 +36,10 @@ pub fn stripes_from_text(text: &str) -> Option<Vec<StripeCeiling>> {
     if text.is_empty() { Some(vec![]) } else { text.split(' ').map(stripe).collect() }
 }
 
-/// The ceiling of one stripe, above the node's.
+/// The ceiling of one stripe (group of keys), above the node's ceiling.
 #[derive(Clone, Copy, Debug)]
 struct Above {
-    /// The ceiling that should be on the disk.
+    /// The ceiling that this stripe needs: it should be on the disk.
     wanted: u64,
     /// The ceiling that is on the disk.
     durable: u64,
@@ -49,7 +49,7 @@ struct Above {
     since: BootTime,
 }
 
-/// The stripes that have ceilings of their own, above the node's.
+/// The stripes (groups of keys) that have a ceiling of their own, above the node's.
 #[derive(Clone, Debug)]
 pub(crate) struct StripeCeilings {
     above: BTreeMap<u32, Above>,
@@ -58,7 +58,7 @@ pub(crate) struct StripeCeilings {
 }
 
 impl StripeCeilings {
-    /// Creates an empty set, with room for `max` stripes.
+    /// Creates an empty set, with room for the ceilings of `max` stripes.
     pub(crate) fn new(max: usize) -> Self {
         Self { above: BTreeMap::new(), max, changes: 0 }
     }

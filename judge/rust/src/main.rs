@@ -1,5 +1,5 @@
-//! A second judge: reads what `judge export` prints, searches with another checker, and compares the verdicts. With the
-//! argument `one` that is a single history.
+//! A second judge: reads the segments of histories that `judge export` prints, searches each with another checker, and
+//! compares the verdicts. With the argument `one` the input is a single history.
 
 mod model;
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use model::{Last, Lock, Op};
 
-/// A key's time between two moments at which nobody holds it.
+/// The operations of one key in a time span. Nobody holds the key at either end of the span.
 #[derive(Deserialize)]
 struct Segment {
     history: String,

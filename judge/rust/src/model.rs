@@ -1,12 +1,12 @@
-//! A second model of a lock, independent of the one in Go: grants conflict in pairs, and a token is above those of all
-//! earlier grants that conflict.
+//! A second model of a lock, independent of the one in Go. Some pairs of grants conflict: nobody holds both at the same
+//! time, and the later one has the larger token.
 
 use std::collections::BTreeMap;
 
 use porcupine::Model;
 use serde::Deserialize;
 
-/// The class of a grant: it determines with which other grants its token has an order.
+/// The class of a grant, which determines with which other grants it conflicts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -16,7 +16,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Returns whether grants of these classes have an order.
+    /// Returns whether grants of these classes conflict, so that the later one has the larger token.
     fn conflicts(self, other: Self) -> bool {
         match (self, other) {
             (Class::Reader, Class::Reader) => false,
@@ -93,7 +93,7 @@ impl State {
         *last = token.max(*last);
     }
 
-    /// Performs an access to a register: a token passes its gate unless one that conflicts was larger.
+    /// Performs an access to a register. The gate lets the token pass unless it has seen a larger one that conflicts.
     fn at_gate(mut self, op: &Op) -> Option<Self> {
         let passes = self.last.iter().all(|(earlier, last)| !earlier.conflicts(op.class) || op.token >= *last);
         if !passes {

@@ -34,7 +34,8 @@ pub(super) struct Node {
     pub(super) idle_ticks: u32,
     /// The last end of the node's process.
     pub(super) died: TimeUs,
-    /// The last ceiling and longest lease that the node sent to its replicas, with the time of sending.
+    /// The last ceiling of tokens and the last longest lease that the node sent to its replicas, with the time of
+    /// sending.
     pub(super) told: (TimeUs, u64, u32),
 }
 

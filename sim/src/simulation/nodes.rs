@@ -15,7 +15,7 @@ use crate::history::TimeUs;
 use crate::messages::{Reply, Request};
 use crate::server::{Found, Server, Setup};
 
-/// The interval at which a master sends its ceiling to its replicas, in microseconds.
+/// The interval at which a master sends its ceiling of tokens to its replicas, in microseconds.
 const TELL_REPLICAS_US: u64 = 2_000_000;
 
 /// The number of consecutive checks in which a request may wait for a free lock. Each earlier waiter may get its turn
