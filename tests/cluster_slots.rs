@@ -72,7 +72,8 @@ fn a_slot_that_came_without_its_locks_is_guarded_alone() {
     }
 }
 
-/// The guard of a slot outlasts a restart that proves everything else; after it the whole node is guarded.
+/// A node shuts down while a slot is guarded. At its next start it cannot prove which locks are held in that slot, so
+/// the whole node is guarded.
 #[test]
 fn the_guard_of_a_slot_outlasts_a_restart() {
     let (mut members, _) = one_died();

@@ -154,7 +154,8 @@ fn an_armed_guard_is_on_the_disk_when_it_is_answered() {
     }
 }
 
-/// A load after a flush is guarded. It used to be mistaken for a reload of the flushed locks.
+/// After a flush the server loads its data again, and the flushed locks are not in it. The node is guarded. It used to
+/// take this load for one that brings the locks back.
 #[test]
 fn a_reload_that_brings_nothing_back_is_guarded() {
     let (server, _) = held(Setup::new());

@@ -349,7 +349,7 @@ fn a_slot_that_leaves_takes_it_along() {
     wait_until("it ends", || here.say("LOCK.INFO k") == null());
 }
 
-/// One connection keeps a hundred thousand leases alive, and ends; only clients that wait for these locks notice.
+/// A connection that keeps a hundred thousand leases alive ends. Only clients that wait for these locks notice.
 #[test]
 fn one_connection_that_keeps_very_many() {
     let server = Server::start();

@@ -147,7 +147,7 @@ fn break_ends_all_grants_or_those_with_one_token() {
     assert_eq!((me.say("EXISTS k"), server.info("breaks")), (int(0), 3));
 }
 
-/// Readers may share a token; an operator then ends them together.
+/// Several readers may share a token. A BREAK of this token ends the grants of all of them.
 #[test]
 fn break_by_a_token_ends_all_who_have_it() {
     let server = Server::start();

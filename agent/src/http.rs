@@ -134,7 +134,8 @@ where
     }
 }
 
-/// Reads a body. `None`: it is too long. Much of its rest is read too, so that the client comes to read the answer.
+/// Reads a body; `None` if it is too long. Then much of the rest is read and dropped too, so that the client finishes
+/// sending and reads the answer.
 async fn whole(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
     let (mut bytes, mut size) = (BytesMut::new(), 0);
     while size <= BODY_BYTES_SKIPPED

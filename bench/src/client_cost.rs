@@ -117,7 +117,8 @@ where
     Cost { cpu: after.0 - before.0, switches: after.1 - before.1 }
 }
 
-/// Measures on nodes started by `start`.
+/// Measures what one lock and its release, or one SET and its DEL, cost the client's process, on nodes started by
+/// `start`.
 pub fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     let mut table = Table::new("client-cost", format!("The client's process for each pair, {NODES} nodes"))
         .words("pair")

@@ -49,7 +49,7 @@ pub struct Options {
 pub struct BystanderTimes {
     before: Histogram<u64>,
     during: Histogram<u64>,
-    /// Milliseconds from the last lease's end until all were gone.
+    /// Milliseconds from the end of the last lease until the server had removed all of these keys.
     lag_ms: f64,
 }
 

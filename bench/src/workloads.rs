@@ -67,7 +67,7 @@ pub const OURS: &str = "ACQUIRE + RELEASE";
 pub const OURS_BESIDE_WAITER: &str = "ACQUIRE + RELEASE beside one waiter for another lock";
 /// Palisade's two commands as clients of several nodes send them: with a proposal, which the node accepts.
 pub const OURS_WITH_FENCE: &str = "ACQUIRE FENCE + RELEASE";
-/// A key of the server's own, written and deleted.
+/// An ordinary key, which the server itself writes and deletes.
 pub const SET_AND_DEL: &str = "SET + DEL";
 /// A write without a fence.
 pub const SET: &str = "SET";

@@ -26,7 +26,7 @@ pub struct Performed {
     pub acquired: bool,
     /// The number of waiters to which the lock was handed over.
     pub handed_over: usize,
-    /// The number of times that an existing grant changed and stayed.
+    /// The number of changes of grants that went on after the change.
     pub changes: usize,
     /// The number of grants that ended while others kept holding the lock.
     pub left: usize,

@@ -17,7 +17,7 @@ const TELL_REPLICAS_MS: u64 = 2_000;
 thread_local! {
     /// The time of the last message to the replicas.
     static TOLD: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
-    /// The number of the last change of a stripe's ceiling that the replicas were told of.
+    /// The number of the last change of a stripe's ceiling that was sent to the replicas.
     static TOLD_STRIPE_CHANGE: Cell<u64> = const { Cell::new(0) };
     /// The migrations under way by which slots leave this node in one step. Valkey aborts such a migration if replicas
     /// receive a command without a key, as LOCK.CEILING is. So no message is sent meanwhile.

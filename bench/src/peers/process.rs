@@ -32,7 +32,7 @@ impl Peer {
         (peer, version)
     }
 
-    /// Returns the process.
+    /// Returns the id of the process.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("it is not waited for")
     }

@@ -63,7 +63,7 @@ impl HeardRequest {
         Load::of_entry(true, &[&self.about])
     }
 
-    /// Returns the load of this entry and of the request's entry in the queue, without its note.
+    /// Returns the places and bytes that this entry takes, and the request's entry in the queue without its note.
     fn load_with_queue(&self) -> Load {
         self.load().plus(Load::of_entry(false, &[&self.about]))
     }

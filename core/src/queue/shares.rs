@@ -50,14 +50,14 @@ pub struct Load {
 }
 
 impl Load {
-    /// The load of no entries.
+    /// The places and bytes of no entries.
     pub(crate) const NONE: Load = Load { places: 0, bytes: 0 };
 
-    /// The bounds on the load of a node whose operator set none.
+    /// The bounds on the places and bytes of waiting requests, for a node whose operator set none.
     pub(crate) const DEFAULT_MAX: Load = Load { places: MAX_WAITERS_DEFAULT as u64, bytes: MAX_WAITING_BYTES_DEFAULT };
 
-    /// Returns the load of an entry in a table: the bytes of the entry and of `texts`, and a place. A further entry of
-    /// a request that already has a place takes no place.
+    /// Returns the places and bytes that an entry in a table takes: the bytes of the entry and of `texts`, and one
+    /// place. A further entry of a request that already has a place takes no place.
     pub(crate) fn of_entry(takes_place: bool, texts: &[&[u8]]) -> Self {
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         Self { places: takes_place.into(), bytes: ENTRY_BYTES + bytes as u64 }
@@ -68,19 +68,19 @@ impl Load {
         Self { places: 0, bytes: name.len() as u64 }
     }
 
-    /// Returns the sum of both loads.
+    /// Returns the sum of the places and of the bytes of both.
     pub(crate) fn plus(self, other: Load) -> Self {
         Self { places: self.places + other.places, bytes: self.bytes + other.bytes }
     }
 
-    /// Returns the load without `other`, which is a part of it.
+    /// Returns what is left without `other`, which is a part of this load.
     pub(crate) fn minus(self, other: Load) -> Self {
         debug_assert!(self.places >= other.places && self.bytes >= other.bytes, "what leaves was counted");
         Self { places: self.places.saturating_sub(other.places), bytes: self.bytes.saturating_sub(other.bytes) }
     }
 }
 
-/// The load of one table's entries, in total and by user.
+/// The places and bytes that one table's entries take, in total and by user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loads {
     all: Load,
@@ -88,24 +88,24 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    /// Returns the load of all entries of the table.
+    /// Returns the places and bytes that all entries of the table take.
     pub(crate) fn all(&self) -> Load {
         self.all
     }
 
-    /// Returns the load of the entries of `user`.
+    /// Returns the places and bytes that the entries of `user` take.
     pub(crate) fn of(&self, user: UserId) -> Load {
         self.users.get(&user).copied().unwrap_or(Load::NONE)
     }
 
-    /// Adds the load of an entry of `user`.
+    /// Adds `load`, the places and bytes of an entry of `user`.
     pub(crate) fn add(&mut self, user: UserId, load: Load) {
         self.all = self.all.plus(load);
         let own = self.users.entry(user).or_insert(Load::NONE);
         *own = own.plus(load);
     }
 
-    /// Subtracts the load of an entry of `user` that has left.
+    /// Subtracts `load`, the places and bytes of an entry of `user` that has left.
     pub(crate) fn remove(&mut self, user: UserId, load: Load) {
         self.all = self.all.minus(load);
         let left = self.of(user).minus(load);
@@ -117,7 +117,7 @@ impl Loads {
     }
 }
 
-/// The load that was there before a new request arrives.
+/// The places and bytes that are in use before a new request arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     /// The places and bytes that all waiting requests take.
@@ -128,7 +128,8 @@ pub(crate) struct Taken {
     pub(crate) listener: Load,
 }
 
-/// Refuses a request of load `new` if there is no room for it in `max`, or if the sender has its share of the room.
+/// Refuses a request that needs the places and bytes `new` if there is no room for them in `max`, or if the sender
+/// already uses its share of the room.
 pub(crate) fn ensure_share(taken: Taken, new: Load, max: Load) -> Result<(), Refusal> {
     let all = taken.all.plus(new);
     if all.places > max.places {
@@ -165,7 +166,7 @@ mod tests {
     const MAX: Load = Load { places: 65_536, bytes: 256 << 20 };
     const SMALL: Load = Load { places: 1, bytes: 1_100 };
 
-    /// The load of requests that found room, in all and for each user.
+    /// The places and bytes of requests that found room, in all and for each user.
     struct Crowd {
         all: Load,
         users: Vec<Load>,
@@ -176,7 +177,7 @@ mod tests {
             Self { all: Load::NONE, users: vec![Load::NONE; users] }
         }
 
-        /// Sends one more request by `user`, through a listener that has the load `own`.
+        /// Sends one more request by `user`, through a listener whose requests take `own`.
         fn sends(&mut self, user: usize, own: &mut Load, new: Load) -> Result<(), Refusal> {
             let taken = Taken { all: self.all, user: self.users[user], listener: *own };
             ensure_share(taken, new, MAX)?;
@@ -186,8 +187,8 @@ mod tests {
             Ok(())
         }
 
-        /// Sends requests of a new listener of `user`, each with the load `new`, until one is refused. Returns how many
-        /// were accepted.
+        /// Sends requests of a new listener of `user`, each of which takes `new`, until one is refused. Returns how
+        /// many were accepted.
         fn fills(&mut self, user: usize, new: Load) -> u64 {
             let mut own = Load::NONE;
             while self.sends(user, &mut own, new).is_ok() {}

@@ -267,8 +267,8 @@ impl Keeper {
         self.go_on_from(self.held.outcome(), calls, now, random)
     }
 
-    /// Returns the work that follows from what has just happened. If the round's outcome is no longer `before`, the
-    /// change is news.
+    /// Returns the work that follows from what has just happened. If the outcome of the round is no longer `before`,
+    /// the work contains news of it.
     fn go_on_from(&mut self, before: Option<bool>, calls: Vec<Call>, now: BootTime, random: u64) -> Work {
         if self.is_lost {
             return Work::default();

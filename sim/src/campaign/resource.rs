@@ -47,7 +47,7 @@ impl Resource {
     }
 }
 
-/// Returns the name `of` in the slot of this key.
+/// Returns a name that contains `of`, and is in the same cluster slot as this key.
 pub fn name(key: &str, of: &str) -> String {
     format!("{{{key}}}:{of}")
 }

@@ -25,11 +25,12 @@ pub(super) struct Changer {
 /// A program's question to a node.
 #[derive(Clone, Debug)]
 pub(super) enum ChangerRequest {
-    /// LOCK.NODE and LOCK.MEMBERS.
+    /// A query of the server's id, and of the set that it knows: LOCK.NODE and LOCK.MEMBERS.
     Look,
-    /// LOCK.SETMEMBERS with PROMISE or ACCEPT, and the number of the member that it is meant for.
+    /// A step of an attempt to decide the next version: LOCK.SETMEMBERS with PROMISE or ACCEPT. The number is that of
+    /// the member that it is meant for.
     Tell(usize, TellMember),
-    /// LOCK.SETMEMBERS with DECIDED.
+    /// The version that was decided: LOCK.SETMEMBERS with DECIDED.
     Decided(Members),
 }
 

@@ -26,7 +26,7 @@ const LATE_US: u64 = 200_000;
 /// The time between a client's last check of its lock and its write, in microseconds.
 const LOOK_TO_WRITE_US: u64 = 20_000;
 
-/// Returns a client's place among the clients that lock on one node.
+/// Returns the index of a client among the clients that lock on one node; `None` for a client of the quorum.
 fn place(client: u32) -> Option<usize> {
     client.checked_sub(FIRST).map(|place| place as usize)
 }
@@ -237,7 +237,7 @@ impl World<'_> {
         }
     }
 
-    /// Breaks one of several grants, as an operator.
+    /// Breaks one of several grants, as an operator does.
     pub(super) fn take_one_away(&mut self, node: usize, key: u32) {
         let n = self.server_of(node, key);
         if let Some(Some(token)) = self.on_server(n, |server, now| server.break_last(key, now)) {

@@ -19,7 +19,7 @@ use crate::campaign::world::{NODES, World};
 /// The time to wait for each lock.
 const WAIT: Duration = Duration::from_secs(15);
 
-/// The time before its deadline within which a request may fail; one that fails earlier fails too early.
+/// A request may fail within this time before its deadline. An earlier failure is wrong.
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// The time for which each lock is kept: at least three leases.

@@ -78,9 +78,9 @@ pub struct Raise {
     pub seen: Option<TimeUs>,
 }
 
-/// Returns the faults of a resource that a refusal at `at` of a write with this token shows to be withstood. Before
-/// such a fault, a write with a newer token landed, and the fault did not lose it. Between the fault and the refusal,
-/// no write can have raised the gate again.
+/// A gate has refused a late write with `token`, which was sent and answered at these times. Returns the faults that
+/// the gate has withstood, as the refusal shows. The gate saw a newer token before such a fault, and the fault did not
+/// remove that write's entry. No write can have raised the gate again between the fault and the refusal.
 pub fn met<'a>(
     raises: &[Raise],
     trials: impl Iterator<Item = &'a Trial>,

@@ -32,11 +32,11 @@ const TOKENS_OVERTAKEN: Duration = Duration::from_secs(15);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     All,
-    /// The state file without the data.
+    /// The state file is left, the data is lost.
     State,
-    /// The data without the state file.
+    /// The data is left, the state file is lost.
     Data,
-    /// A new disk.
+    /// Nothing is left: the disk is a new one.
     Nothing,
 }
 
