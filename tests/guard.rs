@@ -154,8 +154,8 @@ fn an_armed_guard_is_on_the_disk_when_it_is_answered() {
     }
 }
 
-/// After a flush the server loads its data again, and the flushed locks are not in it. The node is guarded. It used to
-/// take this load for one that brings the locks back.
+/// The server reloads its data, but a lock is not in it: a flush came before, or the file is older than the lock. The
+/// node is guarded. It used to take this for a reload that brings all locks back.
 #[test]
 fn a_reload_that_brings_nothing_back_is_guarded() {
     let (server, _) = held(Setup::new());

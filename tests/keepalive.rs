@@ -349,7 +349,7 @@ fn a_slot_that_leaves_takes_it_along() {
     wait_until("it ends", || here.say("LOCK.INFO k") == null());
 }
 
-/// A connection that keeps a hundred thousand leases alive ends. Only clients that wait for these locks notice.
+/// A connection that keeps twenty thousand leases alive ends, and so do all of these leases.
 #[test]
 fn one_connection_that_keeps_very_many() {
     let server = Server::start();
