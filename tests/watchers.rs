@@ -176,7 +176,7 @@ fn every_way_to_stop_watching() {
     assert_eq!((unblocked.say("PING"), fails.say("PING")), (text("PONG"), text("PONG")));
 }
 
-/// Thousands are answered after one change, fifty in each pass of the event loop; those that watch another lock are
+/// A thousand watchers are answered after one change, fifty in each pass of the event loop. A watcher of another lock is
 /// not.
 #[test]
 fn crowds_are_told_in_slices() {
