@@ -73,8 +73,8 @@ impl<'a> Fields<'a> {
 /// The flag of a suspect grant, which came from outside.
 pub(super) const SUSPECT: u8 = 1;
 
-/// The flag of a grant that another process of its owner continues. Versions of this module before the flag refuse
-/// records with this flag.
+/// The flag of a grant that another process of its owner continues. Versions of this module that do not know the flag
+/// refuse records with it.
 pub(super) const ADOPTED: u8 = 4;
 
 /// Returns the flags of `grant` that all versions of a record share.

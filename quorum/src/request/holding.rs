@@ -104,7 +104,7 @@ command! {
               if this owner does not hold the lock.",
     flags: "write fast",
     key: Some(KeyAccess::Delete),
-    /// LOCK.RELEASE: gives back one hold, or all from a level up.
+    /// LOCK.RELEASE: gives back one hold or, with LEVEL n, all holds from the n-th on.
     #[derive(Clone, Copy, Debug)]
     pub struct Release<'a> {
         /// The owner that holds the lock.

@@ -61,7 +61,8 @@ fn what_concerns_a_whole_queue_is_done_in_slices() {
     }
 }
 
-/// Thousands of waits end at once. A release passes the lock on before all of them have been answered.
+/// More waits end at once than one pass of the event loop answers. A release passes the lock on before all of them have
+/// been answered.
 #[test]
 fn those_whose_time_is_up_are_passed_in_slices() {
     let mut key = Key::held();
