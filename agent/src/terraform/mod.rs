@@ -170,9 +170,10 @@ impl Terraform {
     async fn force(&self, key: &str) -> Result<(), Said> {
         let nobody = || (StatusCode::CONFLICT, format!("nobody holds {key}"));
         let holder = self.holder(key).await?.ok_or_else(nobody)?;
-        self.kept.remove(key, &String::from_utf8_lossy(&holder.owner));
         let broken = self.state.locks.break_lock(key.as_bytes(), Some(holder.token)).await.map_err(failed)?;
         broken.ok_or_else(nobody)?;
+        // Not before: if the nodes refuse, the lock is still extended.
+        self.kept.remove(key, &String::from_utf8_lossy(&holder.owner));
         let info = String::from_utf8_lossy(&info_of(&holder)).into_owned();
         (self.tell)(&format!("{key} is unlocked by force, which names no ID; its holder was {info}"));
         Ok(())

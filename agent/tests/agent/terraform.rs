@@ -139,6 +139,14 @@ fn a_lock_is_ended_by_force() {
     assert!(is(&lock(&agent, "ann"), TAKEN));
     assert_eq!(ask(&agent, "UNLOCK", "/shop", r#"{"ID":"ann"}"#).0, 200);
     assert!(is(&lock(&agent, "bob"), TAKEN));
+    // A lock that the nodes do not break is kept.
+    let permit = |rule: &str| {
+        nodes.0.iter().for_each(|node| drop(node.client().say(&format!("ACL SETUSER default {rule}"))));
+    };
+    permit("-lock.break");
+    assert_eq!(ask(&agent, "UNLOCK", "/shop", "").0, 503);
+    assert!(fs_text(folder.path()).contains("bob"), "it is still extended");
+    permit("+lock.break");
     assert_eq!(ask(&agent, "UNLOCK", "/shop", "").0, 200);
     assert!(TOLD.lock().unwrap().iter().any(|line| line.contains("unlocked by force") && line.contains("bob@web-1")));
     assert_eq!(ask(&agent, "UNLOCK", "/shop", "").0, 409, "nobody holds it");
