@@ -122,8 +122,8 @@ impl Calls {
         );
     }
 
-    /// Sends an ACQUIRE to a single node, where it waits in the queue for up to `patience`. The node is told the number
-    /// of this process's callers `behind` it, if it knows that option.
+    /// Sends an ACQUIRE to a single node, where it waits in the queue for up to `patience`. Reports the number of this
+    /// process's callers `behind` it, if the node accepts that.
     pub fn make_waiting(&mut self, call: Call, given: Given, patience: Duration, behind: &Tally) {
         let (nodes, lease) = (Arc::clone(&self.nodes), Arc::clone(&self.lease));
         let behind = nodes.list[call.node].knows_behind(&lease.key).then(|| behind.count());

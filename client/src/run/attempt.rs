@@ -34,7 +34,7 @@ pub struct Taken {
 pub struct Wait<'a> {
     /// Maximum time in the queue.
     pub patience: Duration,
-    /// Counts the callers of this process that wait behind this one; the node is told their number.
+    /// Counts the callers of this process that wait behind this one; their number is reported to the node.
     pub behind: &'a Tally,
 }
 

@@ -1,4 +1,5 @@
-//! What kept leases take, summed for each lock and each database, so that a lock or a whole database leaves in one step.
+//! Sums over the leases that a node keeps alive: for each lock and each database, so that a lock or a whole database
+//! leaves in one step.
 //!
 //! A lock *leaves* its key by DEL, RENAME and the like, and all locks of a database by FLUSHDB or SWAPDB. Locks and
 //! databases count their departures. A lease remembers the count at which its lock was last found in its key: it *is
@@ -15,7 +16,7 @@ use crate::values::limits::KEEPALIVES_LEFT_BYTES_MAX;
 /// Number of leases that are looked at in one step in search of one that is not here.
 const LOOKS: usize = 64;
 
-/// What a lease takes.
+/// The renewals and the memory that a lease takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
     /// The part of the node's maximum of renewals, in renewals in a thousand seconds.
@@ -41,7 +42,7 @@ impl Share {
 struct Leases {
     count: usize,
     departures: u64,
-    /// What the leases take that are here. It is outdated if the database has departed since `summed_at`.
+    /// The sum of the leases that are here. It is outdated if the database has departed since `summed_at`.
     here: Share,
     /// The departures of the database at the last change of the sum.
     summed_at: u64,
@@ -54,7 +55,7 @@ struct Leases {
 struct Database {
     locks: BTreeMap<Arc<[u8]>, Leases>,
     departures: u64,
-    /// What the leases take that are here.
+    /// The sum of the leases that are here.
     here: Share,
     /// The database's number in the list of departures.
     listed: Option<u64>,
@@ -95,7 +96,7 @@ impl Departed {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     databases: BTreeMap<u32, Database>,
-    /// What the leases take that are here.
+    /// The sum of the leases that are here.
     here: Share,
     /// The memory of the leases that are not here, in bytes.
     left_bytes: usize,

@@ -1,4 +1,4 @@
-//! What is known of one node's grant.
+//! The knowledge of one node's grant.
 
 use super::share::Sharing;
 use crate::ask::NodeId;
