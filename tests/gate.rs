@@ -327,6 +327,9 @@ fn without_memory_a_command_is_refused_inside_as_outside() {
     assert!(error(client.say("LOCK.GATE gate 5 COMMAND SET a 2")).starts_with("OOM"));
     assert!(error(client.say("LOCK.GATE new 5 COMMAND DEL a")).starts_with("OOM"), "no new gate");
     assert!(error(client.say("LOCK.GATE permits 6 PERMIT 2")).starts_with("OOM"), "no new permit number");
+    assert!(error(client.say("LOCK.GATE permits 4 PERMIT 1")).starts_with("FENCED"), "a late writer is to stop");
+    client.say("LOCK.GATE gate 9 COMMAND DEL a");
+    assert!(error(client.say("LOCK.GATE gate 8 PERMIT 3")).starts_with("FENCED"));
     assert_eq!(client.say("LOCK.GATE permits 6 PERMIT 1"), int(1));
     assert_eq!(client.say("LOCK.GATE gate 5 COMMAND DEL a"), int(1));
 }

@@ -87,10 +87,11 @@ impl Acquire {
         Ask::Acquire { ttl_ms: self.ttl_ms, proposal: self.proposal, retry }
     }
 
-    /// Records that the request waited this long in the queue of the only node. The lease began when the wait ended, so
-    /// validity counts from then.
-    pub fn on_waited(&mut self, waited_ms: u64) {
-        self.start = granted_after(self.start, waited_ms);
+    /// Records that the request waited this long in the queue of the only node, whose answer arrived at `now`. The lease
+    /// began when the wait ended, so validity counts from then.
+    pub fn on_waited(&mut self, waited_ms: u64, now: BootTime) {
+        debug_assert!(self.seats.len() == 1 || waited_ms == 0, "only one node");
+        self.start = granted_after(self.start, waited_ms).min(now);
     }
 
     /// Handles the answer to `ask` of `node`, which is the server `id`.

@@ -19,7 +19,7 @@ pub fn pass(
     keep_ms: Option<u64>,
 ) -> Result<(), Refusal> {
     let now = clock::boot_now();
-    let is_larger = key.value().is_none_or(|gate| gate.grows_with(kind));
+    let is_larger = key.value().is_none_or(|gate| gate.grows_with(kind, token));
     if is_larger && ctx.is_out_of_memory() {
         return Err(Refusal::Gate(GateRefusal::OutOfMemory));
     }

@@ -108,8 +108,9 @@ pub async fn acquire(
         let node = reply.call.node;
         answered[node] = true;
         (seen.whys[node], seen.ids[node]) = (reply.why, reply.id);
-        machine.on_waited(reply.waited_ms);
-        match machine.on_answer(node, reply.id, reply.call.ask, reply.answer, clock::boot_now()) {
+        let now = clock::boot_now();
+        machine.on_waited(reply.waited_ms, now);
+        match machine.on_answer(node, reply.id, reply.call.ask, reply.answer, now) {
             Progress::Goes(more) => {
                 if !more.is_empty() && !std::mem::replace(&mut is_aligned, true) {
                     lease.class.round();
@@ -133,7 +134,9 @@ pub async fn acquire(
     home().await;
     // Boxed, as it is rare and large.
     let refused = Box::pin(refused(nodes, &lease, &machine, seen, (checked.given, by))).await;
-    Err(if is_over && refused.kind() == ErrorKind::NoQuorum { refused.cut_short() } else { refused })
+    // A wait is long: an earlier answer of the node says nothing about its end.
+    let is_cut_short = is_over && wait.is_none() && refused.kind() == ErrorKind::NoQuorum;
+    Err(if is_cut_short { refused.cut_short() } else { refused })
 }
 
 fn too_late() -> Error {

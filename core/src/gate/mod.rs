@@ -55,9 +55,10 @@ impl Gate {
         now > self.end
     }
 
-    /// Returns whether the gate takes more memory once a grant of this kind passes: it remembers each permit number.
-    pub fn grows_with(&self, kind: Kind) -> bool {
-        matches!(kind, Kind::Permit(_)) && self.seen.largest(kind) == 0
+    /// Returns whether a grant of this kind with `token` would pass and take memory: the gate remembers each permit
+    /// number.
+    pub fn grows_with(&self, kind: Kind, token: Token) -> bool {
+        matches!(kind, Kind::Permit(_)) && self.seen.largest(kind) == 0 && token.get() >= self.seen.floor_of(kind)
     }
 
     /// Lets a grant of this kind with `token` pass, unless a later grant that excludes it has passed. The gate then

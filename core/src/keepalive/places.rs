@@ -1,7 +1,7 @@
 //! Sums over the leases that a node keeps alive: for each lock and each database, so that a lock or a whole database
 //! leaves in one step.
 //!
-//! A lock *leaves* its key by DEL, RENAME and the like, and all locks of a database by FLUSHDB or SWAPDB. Locks and
+//! A lock *leaves* its key by DEL, RENAME and the like, and all locks of a database by FLUSHDB. Locks and
 //! databases count their departures. A lease remembers the count at which its lock was last found in its key: it *is
 //! here* as long as the count is the same.
 

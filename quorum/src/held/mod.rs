@@ -162,7 +162,11 @@ impl Held {
     /// Notes that `node` does not have the lock. If its lease had not ended, the lock was taken away there.
     fn lacks(&mut self, node: usize, now: BootTime) {
         let member = &mut self.members[node];
-        member.grant = Grant::None;
+        // The answer to a raise still decides about the round if the node also refused to extend.
+        member.grant = match member.grant {
+            Grant::Raising { extends: true, .. } => Grant::Raising { from: None, extends: true },
+            _ => Grant::None,
+        };
         // Otherwise the lease may simply have ended.
         if now < member.leased_until {
             member.taken_at = Some(now);

@@ -34,6 +34,24 @@ fn tokens_that_another_process_raises() {
     assert_eq!((held.token(), held.is_lost()), (token(200), false));
 }
 
+/// A writer becomes a reader while node 2, which may have a larger token, is asked for it. That it does not have the lock
+/// is heard twice, but the round ends only with its answer to the raise.
+#[test]
+fn a_node_that_lost_the_lock_while_it_is_shared_does_not_keep_the_round_open() {
+    for told in [Answer::No, Answer::Failed] {
+        let mut held = held();
+        held.is_spoken_for_elsewhere();
+        extend(&mut held, 100);
+        held.share();
+        assert_eq!(no(&mut held, 1, 2, 110), [Call::now(2, Ask::Fence { token: token(100) })]);
+        held.on_answer(1, 2, id(2), Ask::Share, Answer::No, at(111).boot);
+        (0..2).for_each(|node| drop(yes(&mut held, 1, node, 112)));
+        assert_eq!(held.outcome(), None);
+        held.on_answer(1, 2, id(2), Ask::Fence { token: token(100) }, told, at(114).boot);
+        assert_eq!(held.outcome(), Some(false), "{told:?}");
+    }
+}
+
 /// Regression: the lock was broken on all nodes while their tokens were being raised. The nodes reported that it was
 /// gone, but the next round took it again on one node after the other, as if they had restarted. It has to count as
 /// lost.
