@@ -24,6 +24,14 @@ impl CallReply {
         Reply::PassedOn
     }
 
+    /// Returns whether the server has no reply: the client would wait for ever, or take the next reply for this one.
+    pub(super) fn is_missing(&self) -> bool {
+        let mut bytes = 0;
+        // SAFETY: the reply is ours; the server sets the length.
+        unsafe { api!(RedisModule_CallReplyProto(self.0.as_ptr(), &mut bytes)) };
+        bytes == 0
+    }
+
     /// Calls the server's command `command` with the argument `word`.
     pub fn of_word(ctx: Context<'_>, command: &CStr, word: &CStr) -> Option<Self> {
         // SAFETY: the context is live; the format announces a C string, which follows.

@@ -162,7 +162,12 @@ impl<'a> Inner<'a> {
             ))
         };
         match CallReply::owned(reply) {
-            Some(reply) => reply.pass_on(self.ctx),
+            Some(reply) if !reply.is_missing() => reply.pass_on(self.ctx),
+            // Valkey 9.1 loses the error of GETSET and GETDEL for a key of another type, and the command did nothing.
+            Some(_) => Reply::Error(
+                "ERR the server gave no reply to the command after COMMAND: send that command alone to see its error"
+                    .to_owned(),
+            ),
             None => Reply::Error("ERR the server did not run the command after COMMAND".to_owned()),
         }
     }
