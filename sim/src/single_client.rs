@@ -70,7 +70,7 @@ pub struct SingleClient {
 }
 
 impl SingleClient {
-    /// Returns client `number`, which locks on the node at place `node`.
+    /// Returns client `number`, which locks on the node with the index `node`.
     pub fn new(number: u32, node: usize, ttl_ms: u32, without: Without) -> Self {
         Self { number, node, ttl_ms, without, is_sure: true, ..Self::default() }
     }

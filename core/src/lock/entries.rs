@@ -87,13 +87,13 @@ pub(super) struct Entries {
     near: Ring,
     /// The first tick in the ring with entries; `u64::MAX` if there is none.
     first_near: u64,
-    /// The overflow lists: for each second, the place of the first entry.
+    /// The overflow lists: for each second, the index of the first entry.
     far: BTreeMap<u64, u32>,
     /// The key in `far` of the first overflow list; `u64::MAX` if there is none.
     first_far: u64,
-    /// For each lock with several holders, the end of its last lease and the place of its entry, sorted by time.
+    /// For each lock with several holders, the end of its last lease and the index of its entry, sorted by time.
     ends: BTreeSet<(BootTime, u32)>,
-    /// For each place in `ends`, the end of its lock's last lease.
+    /// For each index in `ends`, the end of its lock's last lease.
     end_of: BTreeMap<u32, BootTime>,
 }
 
@@ -143,8 +143,8 @@ impl Entries {
         self.entries.get(place).filter(|entry| entry.before != CAME_DUE).map(|entry| entry.due)
     }
 
-    /// Returns whether the entry at `place` comes due at the time `due`, and its lock has only one holder, so that it
-    /// ends then.
+    /// Returns whether the entry with the index `place` comes due at the time `due`, and its lock has only one holder,
+    /// so that it ends then.
     #[inline]
     pub fn is_at(&self, place: u32, due: BootTime) -> bool {
         self.due(place) == Some(due) && (self.ends.is_empty() || !self.end_of.contains_key(&place))
@@ -301,8 +301,8 @@ impl Entries {
         }
     }
 
-    /// Makes the entry at `place` the first of a list, in front of `after`. `before` is the mark of that list's first
-    /// entry.
+    /// Makes the entry with the index `place` the first of a list, in front of `after`. `before` is the mark of that
+    /// list's first entry.
     #[inline]
     fn link_first(&mut self, place: u32, before: u32, after: u32) {
         if let Some(entry) = self.entries.get_mut(place) {
@@ -359,7 +359,7 @@ impl Entries {
         self.entries.get(place).expect("an entry of a list")
     }
 
-    /// Iterates over the places of the entries of a list, from the place `first` on.
+    /// Iterates over the indexes of the entries of a list, from the index `first` on.
     fn list(&self, first: u32) -> impl Iterator<Item = u32> {
         let is_there = |place: &u32| *place != NONE;
         std::iter::successors(Some(first).filter(is_there), move |&place| {
@@ -368,7 +368,7 @@ impl Entries {
     }
 }
 
-/// Returns the place in `long_names` of an entry's name that is too long for the entry.
+/// Returns the index in `long_names` of an entry's name that is too long for the entry.
 fn long_place(entry: &Entry) -> u32 {
     let [a, b, c, d, ..] = entry.name;
     u32::from_le_bytes([a, b, c, d])

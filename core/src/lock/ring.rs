@@ -1,7 +1,7 @@
 //! The ring of a timing wheel: it has room for one number for each moment of a window of time, and finds the first
 //! moment with a number. Its size is fixed, whatever its content.
 //!
-//! A moment is a tick of the wheel, and the number is the place of an entry.
+//! A moment is a tick of the wheel, and the number is the index of an entry.
 
 /// The number of moments that a ring covers. A moment is a tick of the timing wheel.
 pub(super) const MOMENTS: u64 = (PAGES * PAGE) as u64;

@@ -95,8 +95,8 @@ pub struct Node {
     pub(crate) watching: Watching,
     /// Connections that receive the answers to waiting requests of other connections.
     pub(crate) listeners: Listeners,
-    /// The largest load that may wait, watch and listen at once: `lock.max-waiters` places, `lock.max-waiting-bytes`
-    /// bytes.
+    /// The most that requests, watchers and listeners may take at once: `lock.max-waiters` places,
+    /// `lock.max-waiting-bytes` bytes.
     pub(crate) max_load: Load,
     /// Leases that the node renews while a connection is open.
     pub(crate) keepalives: KeepAlives,

@@ -25,8 +25,8 @@ pub enum HandedOver {
     /// Nobody gets the lock. Nobody waits, or the first request is incompatible with the holders or with the
     /// reservations of others.
     Stays,
-    /// The owner that holds the lock alone had repeated its request in the queue. The lease of its grant, which is this
-    /// one, now lasts longer.
+    /// The owner that holds the lock alone had repeated its request in the queue. This grant, the owner's own, now has a
+    /// longer lease.
     Prolonged(GrantId),
     /// Nobody got the lock, but requests were answered: their owners already hold it, together with others. Another
     /// request may be next now.

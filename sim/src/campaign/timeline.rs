@@ -335,7 +335,7 @@ impl Drawing {
     }
 }
 
-/// Returns the horizontal place of a moment.
+/// Returns the horizontal position of a moment.
 fn place(at: TimeUs, from: TimeUs, until: TimeUs) -> f64 {
     MARGIN + (at - from) as f64 / (until - from) as f64 * WIDTH
 }

@@ -354,8 +354,8 @@ impl Client {
 
     // Requests of the client.
 
-    /// Returns the places in the set of the nodes that the client uses: all, or only half of them with `MajoritiesMeet`
-    /// switched off.
+    /// Returns the indexes in the set of the nodes that the client uses: all, or only half of them with
+    /// `MajoritiesMeet` switched off.
     fn members(&self) -> Range<usize> {
         let nodes = self.asks.len();
         match self.without.is(Rule::MajoritiesMeet) {

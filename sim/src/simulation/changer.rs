@@ -8,7 +8,7 @@ use palisade_core::quorum::{Change, MemberSays, TellMember};
 /// A running program that changes the set.
 #[derive(Clone, Debug)]
 pub(super) struct Changer {
-    /// The places of the wanted nodes, one bit each.
+    /// The nodes that the program wants in the set: a bit for each index of a node.
     pub(super) wants: u16,
     /// The number of messages after which the program dies.
     pub(super) dies_after: Option<u16>,

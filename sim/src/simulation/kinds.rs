@@ -81,8 +81,8 @@ pub enum Kind {
     /// All idle clients ask for locks at one moment, about once a second, each with a time limit of many seconds. With
     /// `apart`, each asks for a lock that no other client wants; otherwise, all ask for the same lock.
     Bursts { apart: bool },
-    /// An operator's program changes the set of nodes, step by step, at most until the fault ends. The bits of `wants`
-    /// are the places of the nodes that it wants. The program dies after `dies_after` messages.
+    /// An operator's program changes the set of nodes, step by step, at most until the fault ends. `wants` has a bit
+    /// for the index of each node that the program wants. The program dies after `dies_after` messages.
     SetNodes { wants: u16, dies_after: Option<u16> },
     /// A client is paused.
     PauseClient { client: usize },

@@ -213,9 +213,9 @@ impl Plan {
         self.alias.filter(|alias| (alias.0, alias.1) == (client, name)).map_or(name, |alias| alias.2)
     }
 
-    /// Returns the keys that are locked only on the node at this place. They share stripes of tokens with keys that are
-    /// locked on several nodes. They share no stripe with a hostile client's keys: the tokens of these are so far ahead
-    /// of the clock that a node that lost its disk issues smaller ones.
+    /// Returns the keys that are locked only on the node with this index. They share stripes of tokens with keys that
+    /// are locked on several nodes. They share no stripe with a hostile client's keys: the tokens of these are so far
+    /// ahead of the clock that a node that lost its disk issues smaller ones.
     pub fn keys_of(&self, node: usize) -> [u32; 2] {
         keys_of(self.keys, node)
     }

@@ -12,12 +12,12 @@ use super::outcome::Failure;
 use super::world::World;
 use crate::client::Set;
 
-/// Returns the address of the node at this place.
+/// Returns the address of the node with this index.
 pub(super) fn address(node: usize) -> String {
     format!("node-{node}")
 }
 
-/// Returns the place of the node with this address.
+/// Returns the index of the node with this address.
 pub(super) fn place(address: &str) -> usize {
     address.trim_start_matches("node-").parse().unwrap_or(usize::MAX)
 }

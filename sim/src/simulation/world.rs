@@ -38,7 +38,7 @@ pub struct World<'a> {
     pub(super) moments: BTreeMap<(TimeUs, u64), Next>,
     pub(super) planned: u64,
     /// The nodes' servers. If the nodes are parts of clusters, an equal number of servers follows; each is the
-    /// neighbour of the node at the corresponding place.
+    /// neighbour of a node, in the same order.
     pub(super) nodes: Vec<Node>,
     /// The slots that the neighbours have, by node and key.
     pub(super) given_away: BTreeSet<(usize, u32)>,

@@ -73,7 +73,7 @@ static long long lock(redisContext *node, const char *key, struct owner owner, i
     return token;
 }
 
-/* LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up. */
+/* LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up. */
 static redisReply *unlock(redisContext *node, const char *key, struct owner owner) {
     return ask(node, "LOCK.RELEASE %s %b LEVEL 1", key, OWNER(owner));
 }

@@ -42,7 +42,7 @@ local function with_lock(client, key, ttl, wait, work)
     if not grant then error(key .. ' was not free within ' .. wait .. ' ms', 0) end
     work(digits(grant[1]))
   end)
-  -- LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up.
+  -- LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up.
   client:lock_release(key, owner, 'LEVEL', 1)
   if not done then error(problem, 0) end
 end

@@ -38,7 +38,7 @@ async function withLock(key, work, { ttl = 10_000, patience = 30_000 } = {}) {
     if (grant === null) throw new Error(`${key} was not free within ${patience} ms`);
     return await work(grant[0]);
   } finally {
-    // LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up.
+    // LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up.
     await run('LOCK.RELEASE', key, owner, 'LEVEL', 1);
   }
 }

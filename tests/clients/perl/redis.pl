@@ -43,7 +43,7 @@ sub with_lock ($redis, $key, $work, %limits) {
         1;
     };
     my $error = $@;
-    # LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up.
+    # LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up.
     run($redis, 'LOCK.RELEASE', $key, $owner, 'LEVEL', 1);
     die $error unless $done;
 }

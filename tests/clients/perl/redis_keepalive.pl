@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Work under a lock that lasts as long as this process: the server prolongs it, nothing is sent meanwhile.
+# Work under a lock that lasts as long as this process: the server renews its lease by itself.
 use v5.36;
 use Redis;
 

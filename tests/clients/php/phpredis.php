@@ -53,7 +53,7 @@ function withLock(Redis $redis, string $key, callable $work, int $ttl = 10_000, 
             ?: throw new RuntimeException("$key was not free within $wait ms");
         return $work($grant[0]);
     } finally {
-        // LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up.
+        // LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up.
         run($redis, 'LOCK.RELEASE', $key, $owner, 'LEVEL', 1);
         $waiting->close();
     }

@@ -1,5 +1,5 @@
 <?php
-// Work under a lock that lasts as long as this process: the server prolongs it, nothing is sent meanwhile.
+// Work under a lock that lasts as long as this process: the server renews its lease by itself.
 
 $holder = new Redis();
 $holder->connect('127.0.0.1', (int) (getenv('PORT') ?: 6379)); // Not pconnect, which outlives the page.

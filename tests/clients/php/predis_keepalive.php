@@ -1,5 +1,5 @@
 <?php
-// Work under a lock that lasts as long as this process: the server prolongs it, nothing is sent meanwhile.
+// Work under a lock that lasts as long as this process: the server renews its lease by itself.
 
 require 'Predis/autoload.php'; // With Composer: 'vendor/autoload.php'.
 

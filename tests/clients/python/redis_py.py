@@ -42,7 +42,7 @@ def lock(key, ttl=10_000, wait=30_000):
             raise TimeoutError(f"{key} was not free within {wait} ms")
         yield grant[0]
     finally:
-        # LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up.
+        # LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up.
         client.execute_command("LOCK.RELEASE", key, owner, "LEVEL", 1)
 
 

@@ -36,7 +36,7 @@ async def lock(client, waiting, key, ttl=10_000, wait=30_000):
             raise TimeoutError(f"{key} was not free within {wait} ms")
         yield grant[0]
     finally:
-        # LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up or cancelled.
+        # LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up or cancelled.
         await client.execute_command("LOCK.RELEASE", key, owner, "LEVEL", 1)
 
 

@@ -1,4 +1,4 @@
-"""Work under a lock that lasts as long as this process: the server prolongs it, nothing is sent meanwhile."""
+"""Work under a lock that lasts as long as this process: the server renews its lease by itself."""
 
 import asyncio
 import os

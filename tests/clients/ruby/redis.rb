@@ -34,7 +34,7 @@ def with_lock(redis, key, ttl: 10_000, wait: 30_000)
   yield token
 ensure
   waiting&.close
-  # LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up.
+  # LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up.
   redis.call("LOCK.RELEASE", key, owner, "LEVEL", 1)
 end
 

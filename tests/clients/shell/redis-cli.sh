@@ -25,7 +25,7 @@ with_lock() { # key ttl wait command...
   else
     status=75 # As of a command that may be tried again.
   fi
-  # LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up.
+  # LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up.
   run LOCK.RELEASE "$key" "$owner" LEVEL 1 >/dev/null
   return "$status"
 }

@@ -1,4 +1,4 @@
-//! A writer's connection to the place of a resource.
+//! A writer's connection to the servers or the database that have a resource.
 
 use std::time::Duration;
 

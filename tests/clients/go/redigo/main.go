@@ -54,7 +54,7 @@ func withLock(key string, ttl, wait time.Duration, work func(token int64) error)
 	owner := newOwner()
 	conn := pool.Get() // The wait has this connection for itself.
 	defer conn.Close()
-	// LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up.
+	// LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up.
 	defer func() {
 		conn := pool.Get()
 		defer conn.Close()

@@ -13,23 +13,23 @@ const GUARDED_SET: &str = "
 if redis.call('LOCK.CHECK', KEYS[1], ARGV[1]) then return redis.call('SET', KEYS[2], ARGV[2]) end
 return redis.error_reply('FENCED by a newer grant')";
 
-/// New for each acquisition.
+/// Returns a new owner for each acquisition.
 fn new_owner() -> String {
     format!("{:032x}", rand::random::<u128>())
 }
 
-/// A command of the module. `Option` as answer: Null is `None`. Its first word after the name is the key.
+/// Runs a command of the module. The first of `words` is the key. With `Option` as the result, Null becomes `None`.
 async fn run<T: FromValue>(client: &Client, name: &'static str, words: &[&str]) -> Result<T, Error> {
     client.custom(CustomCommand::new_static(name, ClusterHash::FirstKey, false), words.to_vec()).await
 }
 
-/// LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up.
+/// LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up.
 async fn release(client: &Client, key: &str, owner: &str) -> Result<Option<u64>, Error> {
     run(client, "LOCK.RELEASE", &[key, owner, "LEVEL", "1"]).await
 }
 
-/// Does `work` with the fencing token of the lock; `None`: it was not to be had. There is no asynchronous Drop: what must
-/// not go on without the lock stands in `work`.
+/// Calls `work` with the fencing token of the lock; `None` if the lock was not free in time. Rust has no asynchronous
+/// Drop, so everything that needs the lock must be inside `work`.
 async fn with_lock<T>(
     client: &Client,
     waiting: &Client,
@@ -48,7 +48,7 @@ async fn with_lock<T>(
     done
 }
 
-/// The words of a refusal. The first is stable.
+/// Returns the words of a refusal, of which the first is stable.
 fn refusal<T>(answer: Result<T, Error>) -> Vec<String> {
     let error = answer.err().expect("a refusal");
     error.details().split(' ').map(str::to_owned).collect()

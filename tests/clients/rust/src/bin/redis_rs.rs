@@ -15,7 +15,7 @@ return redis.error_reply('FENCED by a newer grant')";
 
 type Owner = [u8; 16];
 
-/// New for each acquisition.
+/// Returns a new owner for each acquisition.
 fn new_owner() -> Owner {
     rand::random()
 }
@@ -24,20 +24,20 @@ fn acquire(owner: &Owner) -> Cmd {
     cmd("LOCK.ACQUIRE").arg(KEY).arg(owner).arg(10_000).to_owned()
 }
 
-/// LEVEL 1 frees it whatever the holds, and can be repeated. It also ends a wait that was given up.
+/// LEVEL 1 releases all holds, and can be repeated. It also ends a wait that was given up.
 fn release(owner: &Owner) -> Cmd {
     cmd("LOCK.RELEASE").arg(KEY).arg(owner).arg("LEVEL").arg(1).to_owned()
 }
 
-/// A command that waits holds up all others on its connection: waits get a connection of their own, without the
-/// 500 ms after which others give up on an answer.
+/// Opens a connection for commands that wait, because they delay all others on the same connection. It waits for an
+/// answer without a limit; other connections give up after 500 ms.
 async fn connection_that_waits(client: &Client) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// Does `work` with the fencing token of the lock; `None`: it was not to be had. There is no asynchronous Drop: what must
-/// not go on without the lock stands in `work`.
+/// Calls `work` with the fencing token of the lock; `None` if the lock was not free in time. Rust has no asynchronous
+/// Drop, so everything that needs the lock must be inside `work`.
 async fn with_lock<T>(client: &Client, wait: Duration, work: impl AsyncFnOnce(u64) -> T) -> RedisResult<Option<T>> {
     let owner = new_owner();
     let mut waiting = connection_that_waits(client).await?;
@@ -53,7 +53,7 @@ async fn with_lock<T>(client: &Client, wait: Duration, work: impl AsyncFnOnce(u6
     done
 }
 
-/// The first word of a refusal, which is stable, and the rest.
+/// Returns the first word of a refusal, which is stable, and the rest.
 fn refusal<T>(answer: RedisResult<T>) -> (String, String) {
     let error: RedisError = answer.err().expect("a refusal");
     (error.code().unwrap_or_default().to_owned(), error.detail().unwrap_or_default().to_owned())
