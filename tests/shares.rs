@@ -101,7 +101,7 @@ fn what_waits_has_a_bound_in_bytes() {
     // Each request takes two parts: its place in the queue, and the listener's news.
     let (waiting, refused) = fill(&mut asker, &key);
     assert!(refused.starts_with(
-        "QUEUEFULL the requests of this user, or of this listener, have their share of lock.max-waiting-bytes,"
+        "QUEUEFULL the requests of this user, or of this listener, use up their share of lock.max-waiting-bytes,"
     ));
     assert_eq!(waiting, 3, "a listener has half");
     let taken = server.info("waiting_bytes");
@@ -166,7 +166,7 @@ fn nobody_takes_the_places_that_others_need() {
     let (waiting, refused) = fill(&mut asker, b"k");
     assert_eq!(waiting, 32);
     assert!(refused.starts_with(
-        "QUEUEFULL the requests of this user, or of this listener, have their share of lock.max-waiters,"
+        "QUEUEFULL the requests of this user, or of this listener, use up their share of lock.max-waiters,"
     ));
     // Each connection of the same user has a place for its first request. When these are used up, another user still
     // has a place.

@@ -15,7 +15,8 @@ use crate::refused::too_many_connections;
 use crate::reply::write_error;
 use crate::state::State;
 
-/// An open connection that has a place. It counts until this is dropped, even by a panic.
+/// An open connection that was admitted. It counts towards the limit on connections until this value is dropped, even by
+/// a panic.
 #[derive(Debug)]
 pub struct Open {
     /// The number of the connection, which no other has had.

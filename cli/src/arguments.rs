@@ -141,7 +141,7 @@ pub enum Command {
         /// Also checks that the user may do what this role needs [default: application]
         #[arg(long, value_enum)]
         role: Option<Role>,
-        /// Checks this user in place of the one that palisade runs as, by ACL DRYRUN
+        /// Checks, by ACL DRYRUN, this user of the servers in place of the connected one
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
         /// Also checks that the user may use this key

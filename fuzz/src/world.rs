@@ -31,8 +31,8 @@ const BACKGROUND_STEPS_MAX: usize = 100_000;
 /// moment for each key.
 const HINDERED_MS: u32 = 7 * RETRY_HAND_OVER_MS;
 
-/// A lease whose end is further away than this, in milliseconds, may first have to move to the ring of the timing
-/// wheel.
+/// A lease that ends this many milliseconds or more after the node's next look may still be in an overflow list of the
+/// timing wheel. Then the node may look before any lease ends, to move it to the ring.
 const FAR_MS: u64 = 60_000;
 
 /// The moment at which work that came due is done.

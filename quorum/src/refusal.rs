@@ -58,7 +58,7 @@ pub enum Refusal {
         /// The maximum in bytes: `lock.max-waiting-bytes`.
         max: u64,
     },
-    /// `QUEUEFULL`: the user or connection has its share, and the rest is for others.
+    /// `QUEUEFULL`: the user or connection uses up its share, and the rest is for others.
     ShareTaken {
         /// The configuration parameter that sets the bound.
         parameter: &'static str,
@@ -307,7 +307,7 @@ impl fmt::Display for Refusal {
             ),
             Self::ShareTaken { parameter } => write!(
                 f,
-                "QUEUEFULL the requests of this user, or of this listener, have their share of {parameter}, and the rest is for \
+                "QUEUEFULL the requests of this user, or of this listener, use up their share of {parameter}, and the rest is for \
                  others: wait for fewer locks at a time, or try again later"
             ),
             Self::OutOfMemory => f.write_str(

@@ -14,7 +14,8 @@ use crate::Failure;
 /// Ports below those that systems assign, so that no other process gets the port of a node that is down for a while.
 const PORTS: std::ops::Range<u16> = 21_000..31_000;
 
-/// The longest lease, and so the length of the guard of a node that restarts: short, for the story.
+/// The longest lease, in milliseconds: short, for the story. The guard of a node that restarts lasts two seconds longer,
+/// because of `lock.max-clock-skew`.
 const MAX_TTL_MS: &str = "3000";
 
 /// A server, which is killed when this value is dropped.

@@ -205,8 +205,8 @@ async fn a_listener_that_is_killed_costs_nobody_its_place() {
     are_served(second).await;
 }
 
-/// While a node is suspended, requests are served by the others. Requests cancelled meanwhile have left the queue when
-/// it resumes.
+/// While a node is suspended, the others serve the requests. Requests that callers cancel meanwhile leave that node's
+/// queue once it resumes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stands_still_while_waits_are_given_up() {
     let _alone = ALONE.lock().await;

@@ -41,7 +41,8 @@ pub struct Grant {
     marks: u8,
     /// The owner, then the note, then the note's sequence number if it is not the first, which is rare.
     text: Text,
-    /// The lock's entry in the node's deadlines, if this is its only grant.
+    /// The lock's entry in the node's deadlines, if this grant is exclusive. The entry of a joint lock is in its
+    /// [`Holders`](crate::lock::holders::Holders).
     pub(super) entry: DeadlineEntry,
 }
 

@@ -173,7 +173,8 @@ impl Tokens {
     }
 
     /// Returns the ceiling that should be on the disk: some seconds ahead of the clock, and ahead of every issued
-    /// token. A restart alone hardly raises it, because the first tokens after a start are just above the old ceiling.
+    /// token. Where tokens are ahead of the clock, a start puts it only [`START_LEAD`] above the old ceiling until the
+    /// first token is issued, so restarts alone hardly raise it.
     pub fn wanted_ceiling(&self, wall_us: u64, skew_ms: u32) -> u64 {
         self.ahead(wall_us, skew_ms, 1)
     }

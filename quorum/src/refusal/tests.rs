@@ -15,7 +15,7 @@ fn first_words_are_stable_and_texts_fit_one_line() {
         ),
         (
             Refusal::ShareTaken { parameter: "lock.max-waiters" },
-            "QUEUEFULL the requests of this user, or of this listener, have their share of lock.max-waiters,",
+            "QUEUEFULL the requests of this user, or of this listener, use up their share of lock.max-waiters,",
         ),
         (Refusal::OutOfMemory, "OOM "),
         (Refusal::QueueFull { max: 5 }, "QUEUEFULL as many requests wait on this node as may (5, lock.max-waiters)"),

@@ -45,8 +45,8 @@ totals! {
     taken,
     /// Writes that the register refused.
     fenced_out,
-    /// Free locks that clients with a time limit asked for, and got in time, while nothing but bursts and stalls
-    /// happened.
+    /// Locks that a client with a long time limit asked for, and got within it, while there were no other faults than
+    /// bursts of requests and stalls of majorities.
     had_in_time,
     /// Locks that were held until their release, while nothing but bursts and stalls happened.
     kept,

@@ -37,8 +37,8 @@ pub struct World<'a> {
     /// The coming events. Of two events at the same time, the one that was planned first comes first.
     pub(super) moments: BTreeMap<(TimeUs, u64), Next>,
     pub(super) planned: u64,
-    /// The nodes' servers. If the nodes are parts of clusters, an equal number of servers follows; each is the
-    /// neighbour of a node, in the same order.
+    /// The nodes. If they are parts of clusters, as many other servers follow, in the same order: each is the neighbour of
+    /// one node, and may receive that node's slots.
     pub(super) nodes: Vec<Node>,
     /// The slots that the neighbours have, by node and key.
     pub(super) given_away: BTreeSet<(usize, u32)>,
