@@ -56,6 +56,25 @@ fn held(server: &Server) -> Client {
     me
 }
 
+/// Regression: only the server's cron noticed that the lock could pass to the next request, once the connection of a
+/// listener with a request before it had closed. Here the cron runs once a second.
+#[test]
+fn the_next_request_is_served_at_once_if_a_listener_before_it_is_gone() {
+    let server = Server::start();
+    let mut me = server.client();
+    me.say("CONFIG SET hz 1");
+    me.say("LOCK.ACQUIRE k me 60000 LIMIT 2");
+    for _ in 0..8 {
+        let (mut ear, _) = listener(&server);
+        wait(&mut me, "k", "writer", "");
+        asks(&mut ear);
+        let (mut next, _) = waits(&server, "LOCK.ACQUIRE k next 60000 LIMIT 2 WAIT 500");
+        drop(ear);
+        assert!(matches!(next.hear(), Reply::List(list) if list.len() == 3));
+        me.say("LOCK.RELEASE k next");
+    }
+}
+
 #[test]
 fn many_wait_over_one_connection_and_another_hears_of_them() {
     for resp3 in [false, true] {

@@ -5,12 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use palisade_core::engine::Request;
-use palisade_core::limits::ANSWERS_A_PASS_MAX;
 use palisade_core::request::{Hear, ListenerName, Patience, Wait};
 use palisade_core::{Answer, BootTime, ClientId, News, NewsBody, Refusal, WaiterId};
 
-use super::askers;
 use super::parked::{self, Reason};
+use super::{askers, pass};
 use crate::ffi::{BlockedClients, Context, KeyName, Reply, User, in_next_pass};
 use crate::{clock, state};
 
@@ -98,11 +97,8 @@ fn look_at_gone(ctx: Context<'_>) {
     for client in PERHAPS_GONE.take() {
         end_if_closed(ctx, client);
     }
-    let now = clock::boot_now();
-    let left = (0..ANSWERS_A_PASS_MAX).take_while(|_| state::with(|node| node.let_one_leave(now))).count();
-    if left == ANSWERS_A_PASS_MAX {
-        in_next_pass(look_at_gone);
-    }
+    // Their requests leave the queues with the timer's work, in slices.
+    pass::work_is_due();
 }
 
 fn end_if_closed(ctx: Context<'_>, client: ClientId) {
