@@ -186,11 +186,18 @@ impl KeepAlives {
     }
 
     /// Refuses another lease of `ttl` if the node would renew more leases a second than its maximum. A lease that is
-    /// already kept alive is not refused, so it may move to another connection.
+    /// already kept alive, and would be renewed no more often, is not refused, so it may move to another connection.
     pub fn ensure_room(&self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl) -> Result<(), Refusal> {
-        let is_full = self.places.renewals() + renewals(ttl, key, owner) > RENEWALS_A_SECOND_MAX * 1_000;
-        let is_kept = || self.holder(key, owner.bytes()).is_some_and(|holder| self.kept.contains_key(&holder));
-        if is_full && !is_kept() { Err(Refusal::KeepAliveFull) } else { Ok(()) }
+        let needed = renewals(ttl, key, owner);
+        let is_full = self.places.renewals() + needed > RENEWALS_A_SECOND_MAX * 1_000;
+        if is_full && needed > self.renewals_of(key, owner) { Err(Refusal::KeepAliveFull) } else { Ok(()) }
+    }
+
+    /// Returns the renewals in a thousand seconds that count for this owner's lease, 0 if none do.
+    fn renewals_of(&self, key: Key<'_>, owner: Owner<'_>) -> u64 {
+        let kept = self.holder(key, owner.bytes()).and_then(|holder| self.kept.get_key_value(&holder));
+        let here = kept.filter(|(holder, kept)| self.places.is_here(holder, kept.seen));
+        here.map_or(0, |(_, kept)| kept.share.renewals)
     }
 
     /// Returns the holder that leases of the lock of `key` are looked up by; `None` if the lock has none.

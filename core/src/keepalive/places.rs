@@ -121,6 +121,13 @@ impl Places {
         self.databases.get(&db)?.locks.get_key_value(name).map(|(name, _)| Arc::clone(name))
     }
 
+    /// Returns whether the lease of this holder, which remembers `seen`, is here.
+    pub fn is_here(&self, holder: &Holder, seen: u64) -> bool {
+        let database = self.databases.get(&holder.db);
+        let leases = database.and_then(|database| Some((database, database.locks.get(&holder.name)?)));
+        leases.is_some_and(|(database, leases)| seen == database.departures + leases.departures)
+    }
+
     /// Adds a lease of this holder, which is here. Returns the count that it remembers.
     pub fn add(&mut self, holder: &Holder, share: Share) -> u64 {
         let database = self.databases.entry(holder.db).or_default();

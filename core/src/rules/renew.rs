@@ -184,8 +184,15 @@ mod tests {
         assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull));
         assert_eq!(room(&node, other, 30_000), Ok(()), "a longer lease costs less");
         assert_eq!(room(&node, first, 1_000), Ok(()));
+        assert_eq!(room(&node, first, 30_000), Ok(()));
         node.keep_alive(first, owner("me"), ttl(1_000), keep(1_000), at(1).boot);
         assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull), "bound anew it counts once");
+        node.keep_alive(first, owner("me"), ttl(30_000), keep(30_000), at(1).boot);
+        node.keep_alive(other, owner("me"), ttl(1_000), keep(1_000), at(1).boot);
+        assert_eq!(room(&node, first, 1_000), Err(Refusal::KeepAliveFull), "it would be renewed more often");
+        node.deleted(other, &mine(1), at(1).boot);
+        node.keep_alive(first, owner("me"), ttl(1_000), keep(1_000), at(1).boot);
+        assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull), "its lock has left, so it counts as new");
         release(first, Some(&mut mine(1)), &releases("me"), &mut node, at(2));
         assert_eq!(room(&node, other, 1_000), Ok(()));
     }
