@@ -13,6 +13,8 @@ const (
 	lookAgain = 200 * time.Millisecond
 	// A request that was pending for longer than this before it failed shows that the server was reachable until then.
 	stood = time.Second
+	// An acquisition ends after this many consecutive grants that came too late.
+	tooLateMax = 10
 )
 
 // wanted are the parameters of an acquisition.

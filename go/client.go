@@ -183,7 +183,6 @@ func (c *Client) take(ctx context.Context, key string, mode mode, s settings, wr
 
 func (c *Client) takeIn(ctx context.Context, flow *flow, key string, mode mode, s settings) (*held, error) {
 	began := now()
-	acquired := acquisition{key: key, owner: randomHex(16), ttl: max(s.ttl, s.minHold)}
 	note, holder := defaultNoteText, s.holder
 	if s.note != nil {
 		note = *s.note
@@ -193,9 +192,19 @@ func (c *Client) takeIn(ctx context.Context, flow *flow, key string, mode mode, 
 	}
 	// Close waits for this: a grant, or a place in the queue, must be given back before the connections are closed.
 	defer c.connections.startWork()()
-	grant, err := c.acquire(ctx, wanted{acquisition: acquired, mode: mode, note: noted(note, holder), wait: s.wait, waits: s.waits})
-	if err != nil {
-		return nil, err
+	left, by := s.wait, began.plus(s.wait)
+	for tries := 1; ; tries++ {
+		// The owner is new for each attempt, so that no one mistakes another's grant for their own.
+		acquired := acquisition{key: key, owner: randomHex(16), ttl: max(s.ttl, s.minHold)}
+		grant, err := c.acquire(ctx, wanted{acquisition: acquired, mode: mode, note: noted(note, holder), wait: left, waits: s.waits})
+		if err == nil {
+			return c.hold(ctx, began, acquired, mode, grant, s, flow)
+		}
+		var late *NotAcquiredError
+		isLate := errors.As(err, &late) && late.Reason == TooLate
+		if !isLate || tries == tooLateMax || s.waits && now() >= by {
+			return nil, err
+		}
+		left = max(0, by.since(now()))
 	}
-	return c.hold(ctx, began, acquired, mode, grant, s, flow)
 }

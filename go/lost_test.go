@@ -176,7 +176,9 @@ func TestAGrantWhoseLeaseIsOverIsGivenBack(t *testing.T) {
 	way := servers.WayTo(t, node)
 	client, key := open(t, way.URL), servers.Key()
 	way.HoldAnswers("LOCK.ACQUIRE")
-	takes := begin(func() (*locks.Lock, error) { return client.Lock(ctx, key, locks.TTL(400*time.Millisecond)) })
+	takes := begin(func() (*locks.Lock, error) {
+		return client.Lock(ctx, key, locks.TTL(400*time.Millisecond), locks.Wait(0))
+	})
 	servers.Eventually(t, "the answer is held up", func() bool { return way.Held() > 0 })
 	servers.Passes(t, 500*time.Millisecond)
 	way.LetGo()

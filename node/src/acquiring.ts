@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { now, pause, unlessAborted, validUntil } from './clock.js';
 import type { Link, Word } from './connection.js';
@@ -26,6 +27,9 @@ export interface Grant extends Granted {
 const LOOKED_FOR_MS = 10_000;
 const LOOK_AGAIN_MS = 200;
 
+/** An acquisition ends after this many consecutive grants that came too late. */
+const TOO_LATE_MAX = 10;
+
 /** A request that was pending for longer than this before it failed shows that the server was reachable until then. */
 const STOOD_MS = 1_000;
 
@@ -33,7 +37,7 @@ const STOOD_MS = 1_000;
  * Acquires a lock, or throws the reason why it was not acquired. However this ends, also by an abort, it leaves neither
  * a lock nor a place in the queue behind: both are cleaned up in the background.
  */
-export async function acquire(connections: Connections, wanted: Wanted): Promise<Grant> {
+async function acquire(connections: Connections, wanted: Wanted): Promise<Grant> {
   using given = new GivenUp(wanted.signal, connections.closing);
   given.signal.throwIfAborted();
   const attempt = new Attempt(connections, wanted, given.signal);
@@ -47,6 +51,26 @@ export async function acquire(connections: Connections, wanted: Wanted): Promise
   } catch (error) {
     attempt.giveBack(error);
     throw error;
+  }
+}
+
+/** Acquires a lock as `acquire` does, and tries again while its grants come too late and `wait` is not over. */
+export async function acquireInTime(
+  connections: Connections,
+  wanted: Omit<Wanted, 'owner'>,
+): Promise<{ acquisition: Acquisition; grant: Grant }> {
+  const by = wanted.wait === undefined ? undefined : now() + wanted.wait;
+  let { wait } = wanted;
+  for (let tries = 1; ; tries++) {
+    // The owner is new for each attempt, so that no one mistakes another's grant for their own.
+    const acquisition = { key: wanted.key, owner: randomBytes(16).toString('hex'), ttl: wanted.ttl };
+    try {
+      return { acquisition, grant: await acquire(connections, { ...wanted, ...acquisition, wait }) };
+    } catch (error) {
+      const isOver = tries === TOO_LATE_MAX || (by !== undefined && now() >= by);
+      if (!(error instanceof NotAcquired) || error.reason !== 'too-late' || isOver) throw error;
+      if (by !== undefined) wait = Math.max(0, by - now());
+    }
   }
 }
 

@@ -1,5 +1,4 @@
-import { randomBytes } from 'node:crypto';
-import { acquire, type Grant } from './acquiring.js';
+import { acquireInTime, type Grant } from './acquiring.js';
 import { addressOf, type ExistingClient, optionsOf } from './address.js';
 import { now, validUntil } from './clock.js';
 import { type Connecting, Connection, OPENING, type Opening } from './connection.js';
@@ -280,14 +279,12 @@ export class Palisade implements AsyncDisposable {
     // The flow is the caller's, so this comes before anything is awaited.
     const flow = options.holder === undefined ? flowFor(key) : undefined;
     const ttl = Math.max(options.ttl, minHold);
-    // The owner is new for each acquisition, so that no one mistakes another's grant for their own.
-    const acquisition = { key, owner: randomBytes(16).toString('hex'), ttl };
     const note = noted(options.note ?? defaultNote(), options.holder ?? (flow as Flow).id);
     const { wait, signal } = options;
     const [report, began] = [reporting(options.listener, options.lockClass, mode), now()];
-    const taking = acquire(this.#connections, { ...acquisition, mode, note, wait, signal });
+    const taking = acquireInTime(this.#connections, { key, ttl, mode, note, wait, signal });
     try {
-      const grant = await (flow ? flow.waitFor(taking) : taking);
+      const { acquisition, grant } = await (flow ? flow.waitFor(taking) : taking);
       const held = this.#keep(acquisition, mode, grant, options, flow, report);
       report((to, kind) => to.acquired?.(kind, now() - began));
       return held;

@@ -23,6 +23,8 @@ _LOOK_AGAIN = 0.2
 # A request that was pending for more than this many seconds before it failed shows that the server
 # was reachable until then.
 _STOOD = 1.0
+# An acquisition ends after this many consecutive grants that came too late.
+TOO_LATE_MAX = 10
 
 _log = logging.getLogger("palisade_client")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ._acquiring import Grant, Wanted, acquire
+from ._acquiring import TOO_LATE_MAX, Grant, Wanted, acquire
 from ._address import Address
 from ._clock import milliseconds, now, valid_until
 from ._connection import Word
@@ -63,12 +63,23 @@ class Locks:
         with naming(wanted.key):
             options = checked({**self.defaults, **wanted.options})
             ttl = max(options.ttl, min_hold)
-            # The owner is new for each acquisition, so that no one mistakes another's grant for their own.
-            acquisition = Acquisition(wanted.key, secrets.token_hex(16), ttl)
             note = noted(default_note() if options.note is None else options.note, options.holder or wanted.holder)
             listening, began = Listening(options.listener, options.lock_class, wanted.mode), now()
+            left, by = options.wait, None if options.wait is None else began + options.wait
+            tries = 0
             try:
-                grant = await acquire(self.connections, Wanted(acquisition, wanted.mode, note, options.wait, tells_holder))
+                while True:
+                    tries += 1
+                    # The owner is new for each attempt, so that no one mistakes another's grant for their own.
+                    acquisition = Acquisition(wanted.key, secrets.token_hex(16), ttl)
+                    try:
+                        grant = await acquire(self.connections, Wanted(acquisition, wanted.mode, note, left, tells_holder))
+                        break
+                    except NotAcquired as error:
+                        is_over = tries == TOO_LATE_MAX or (by is not None and now() >= by)
+                        if error.reason != "too-late" or is_over:
+                            raise
+                        left = None if by is None else max(0.0, by - now())
                 hold = self._keep(acquisition, wanted.mode, grant, options, listening)
             except BaseException as error:
                 failure = error

@@ -41,7 +41,7 @@ final class Campaign {
             begun = locks.begin(new Locking.Wanted(name, List.of(), Election.until(options, by), Duration.ZERO, flow));
             taking = begun;
         }
-        begun.lock().whenComplete((lock, failure) -> {
+        begun.lock.whenComplete((lock, failure) -> {
             if (failure != null) {
                 result.completeExceptionally(Refusals.unwrap(failure));
             } else {

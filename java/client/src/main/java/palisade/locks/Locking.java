@@ -86,13 +86,54 @@ final class Locking {
         return own;
     }
 
-    /** An acquisition under way. */
-    record Taking(Attempt attempt, CompletableFuture<LockHandle> lock) {
+    /** An acquisition under way, by one attempt after the other. */
+    static final class Taking {
+
+        /** An acquisition ends after this many consecutive grants that came too late. */
+        private static final int TOO_LATE_MAX = 10;
+
+        final CompletableFuture<LockHandle> lock;
+
+        private final long by;
+
+        private Attempt attempt;
+
+        private int tries;
+
+        private boolean givenUp;
+
+        Taking(CompletableFuture<LockHandle> lock, long by) {
+            this.lock = lock;
+            this.by = by;
+        }
 
         void giveUp(Throwable why) {
-            attempt.cancel(why);
+            Attempt last;
+            synchronized (this) {
+                givenUp = true;
+                last = attempt;
+            }
+            last.cancel(why);
             // A grant that came first belongs to nobody.
             lock.thenAccept(LockHandle::releaseAsync);
+        }
+
+        /** Returns the limit of the next attempt's wait, in ns. */
+        long left() {
+            return by == Clock.NEVER ? Clock.NEVER : Math.max(0, by - Clock.now());
+        }
+
+        /** Makes this the present attempt, unless the caller has given up. */
+        synchronized boolean begins(Attempt next) {
+            attempt = next;
+            tries++;
+            return !givenUp;
+        }
+
+        /** Returns whether to try again after this failure: a grant that came too late, before the wait is over. */
+        synchronized boolean goesOnAfter(Throwable failure) {
+            return failure instanceof NotAcquiredException e && e.reason() == NotAcquiredException.Reason.TOO_LATE
+                    && tries < TOO_LATE_MAX && Clock.now() < by && !givenUp;
         }
 
     }
@@ -100,32 +141,40 @@ final class Locking {
     Taking begin(Wanted wanted) {
         Palisade.checkKey(wanted.key());
         LockOptions options = wanted.options();
-        long ttl = Math.max(options.ttl().toNanos(), wanted.minHold().toNanos());
-        Acquisition acquired = Acquisition.of(wanted.key(), ttl);
         String note = Note.withHolder(options.note(), options.holderId().orElse(wanted.flow()));
         List<String> words = new ArrayList<>(wanted.mode());
         if (!note.isEmpty()) {
             words.addAll(List.of("NOTE", note));
         }
-        Attempt attempt = new Attempt(connections, releasing, acquired, words,
-                options.waitLimit().map(Duration::toNanos).orElse(Clock.NEVER));
         CompletableFuture<LockHandle> lock = new CompletableFuture<>();
         listenTo(lock, wanted.kind());
         // Closing waits for this: what the attempt leaves on the server is given back before it ends.
         connections.inBackground(lock);
-        if (register(attempt)) {
-            attempt.run().whenComplete((grant, failure) -> {
-                unregister(attempt);
-                if (failure != null) {
-                    lock.completeExceptionally(Refusals.unwrap(failure));
-                } else {
-                    keep(lock, acquired, grant, wanted);
-                }
-            });
-        } else {
+        long wait = options.waitLimit().map(Duration::toNanos).orElse(Clock.NEVER);
+        Taking taking = new Taking(Waits.named(wanted.key(), lock), wait == Clock.NEVER ? Clock.NEVER : Clock.in(wait));
+        attempt(taking, lock, wanted, words, wait);
+        return taking;
+    }
+
+    private void attempt(Taking taking, CompletableFuture<LockHandle> lock, Wanted wanted, List<String> words, long wait) {
+        long ttl = Math.max(wanted.options().ttl().toNanos(), wanted.minHold().toNanos());
+        // The owner is new for each attempt, so that no one mistakes another's grant for their own.
+        Acquisition acquired = Acquisition.of(wanted.key(), ttl);
+        Attempt attempt = new Attempt(connections, releasing, acquired, words, wait);
+        if (!taking.begins(attempt) || !register(attempt)) {
             lock.completeExceptionally(new ClosedException());
+            return;
         }
-        return new Taking(attempt, Waits.named(wanted.key(), lock));
+        attempt.run().whenComplete((grant, failure) -> {
+            unregister(attempt);
+            if (failure == null) {
+                keep(lock, acquired, grant, wanted);
+            } else if (taking.goesOnAfter(Refusals.unwrap(failure))) {
+                attempt(taking, lock, wanted, words, taking.left());
+            } else {
+                lock.completeExceptionally(Refusals.unwrap(failure));
+            }
+        });
     }
 
     private void listenTo(CompletableFuture<LockHandle> lock, LockListener.Kind kind) {
