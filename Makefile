@@ -597,6 +597,31 @@ setup-containers: setup-debian
 	[ -x /usr/sbin/iptables ] || missing+=(iptables); \
 	$(INSTALL_MISSING)
 
+# Where what checks packaging/kubernetes goes.
+KUBERNETES := $(CURDIR)/target/kubernetes
+KUSTOMIZE := v5.7.1
+
+.PHONY: lint-kubernetes
+lint-kubernetes: setup-kubernetes ## Check packaging/kubernetes: by the schemas of Kubernetes, and that its parts fit each other: seconds
+	@$(KUBERNETES)/python/bin/python packaging/kubernetes/check $(KUBERNETES)/bin/kustomize
+
+.PHONY: setup-kubernetes
+setup-kubernetes:
+	@$(HAS_GO) || { echo "Go of version 1.24 or later is missing: install it from https://go.dev/dl, then try again." >&2; exit 1; }
+	@$(KUBERNETES)/bin/kustomize version 2>/dev/null | grep -qxF "$(KUSTOMIZE)" || { \
+	  echo "Installing kustomize $(KUSTOMIZE)"; \
+	  GOBIN=$(KUBERNETES)/bin go install sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE); \
+	}
+	@if ! cmp --silent packaging/kubernetes/requirements.txt $(KUBERNETES)/python/requirements.txt; then \
+	  missing=(); \
+	  python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv); \
+	  $(INSTALL_MISSING); \
+	  echo "Installing with pip: $$(cat packaging/kubernetes/requirements.txt)"; \
+	  python3 -m venv $(KUBERNETES)/python; \
+	  $(KUBERNETES)/python/bin/pip install --quiet --disable-pip-version-check --requirement packaging/kubernetes/requirements.txt; \
+	  cp packaging/kubernetes/requirements.txt $(KUBERNETES)/python/; \
+	fi
+
 .PHONY: licences
 licences: ## Print the licences of all that is shipped; fails if one asks for more than to be passed on
 	@packaging/licences
