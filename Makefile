@@ -258,7 +258,7 @@ setup-go: setup ## Install what the package for Go is checked with; says how to 
 
 .PHONY: lint-go
 lint-go: setup-go ## Check format and lints of the package for Go
-	@unformatted=$$(gofmt -l go); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
+	@unformatted=$$(gofmt -l go bench/peers/go); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
 	@for module in $(GO_MODULES); do (cd $$module && go vet ./... && $(CURDIR)/$(STATICCHECK) ./...) || exit 1; done
 
 .PHONY: test-go
@@ -473,8 +473,8 @@ QUORUM := --nodes 5 --rounds 2 --rate 2000 --skew-ms 5 --seconds 1 --tasks 1,16
 AGENT := --rounds 5 --tasks 1,16 --seconds 1
 CLUSTER_COST := --rounds 3 --turn-ms 100
 PEERS_HAND_OVER := --waiters 1,100 --rounds 1 --length-ms 1000
-PEERS_QUORUM := --nodes 5 --tasks 1,64 --rounds 1
-PEERS_ELECTION := --leaders 3 --broken 10
+PEERS_QUORUM := --nodes 1,5 --tasks 1,64 --rounds 1
+PEERS_ELECTION := --leaders 3 --holders 1 --broken 10
 endif
 RESULTS ?= docs/benchmarks
 
@@ -511,7 +511,7 @@ client-cost: module setup-memcheck ## Count the instructions and allocations of 
 	@$(BENCH) --server "$(SERVER)" client-cost $(if $(KEEP),--keep "$(KEEP)")
 
 .PHONY: bench-peers
-bench-peers: module setup-peers ## Measure hand-over, quorum and elections beside other lock clients and etcd: about fifteen minutes. QUICK=1: three
+bench-peers: module setup-peers ## Measure hand-over, quorum and elections beside other lock clients, etcd and ZooKeeper: about half an hour. QUICK=1: six minutes
 	@cargo build --release --quiet --package palisade-bench --features peers
 	@export PATH="$(abspath $(PEERS))/debian/usr/bin:$$PATH"; \
 	on() { $(BENCH) --out "$(RESULTS)" --server "$(SERVER)" "$$@" --peers $(PEERS); }; \
@@ -549,6 +549,19 @@ setup-peers: setup
 	  mkdir -p $(PEERS)/node; \
 	  cp bench/peers/package.json bench/peers/package-lock.json $(PEERS)/node/; \
 	  npm ci --prefix $(PEERS)/node --silent --no-audit --no-fund; \
+	fi; \
+	if ! go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9][0-9])'; then \
+	  echo "No Go of version 1.26 or later: its lock clients and etcd's locks are left out."; \
+	else \
+	  (cd bench/peers/go && go build -o $(abspath $(PEERS))/go/peers .); \
+	fi; \
+	if ! { $(HAS_JAVA); }; then \
+	  echo "No JDK of version 17 or later with Maven: its lock clients and ZooKeeper are left out."; \
+	elif [ ! -e $(PEERS)/java/installed ] || [ -n "$$(find bench/peers/java -newer $(PEERS)/java/installed)" ]; then \
+	  echo "Installing lock clients for Java, and ZooKeeper"; \
+	  rm -rf $(PEERS)/java; \
+	  mvn --quiet --batch-mode --file bench/peers/java compile; \
+	  touch $(PEERS)/java/installed; \
 	fi
 
 .PHONY: demo

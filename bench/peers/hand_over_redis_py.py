@@ -13,11 +13,12 @@ from redis.asyncio.lock import Lock
 
 from questions import answer_all
 
-TTL_S = 60
+# The time between two tries: redis-py's default, and a shorter one.
+SLEEP_S = {"redis-py": 0.1, "redis-py, every 10 ms": 0.01}
 
 
 async def main():
-    port = None
+    port = sleep_s = ttl_s = None
     gate = asyncio.Event()
     tasks = []
     # Turns of each client, and times from a release to the next holder's answer.
@@ -27,13 +28,13 @@ async def main():
     taken = None
 
     async def hello(question):
-        nonlocal port
-        port = question["port"]
+        nonlocal port, sleep_s, ttl_s
+        port, sleep_s, ttl_s = question["ports"][0], SLEEP_S[question["client"]], question["ttl_ms"] / 1_000
         return {"version": f"redis-py {version('redis')}"}
 
-    async def client(n, name, sleep_s, hold_s):
+    async def client(n, name, hold_s):
         nonlocal released_ns, taken
-        lock = Lock(Redis(host="127.0.0.1", port=port), name, timeout=TTL_S, sleep=sleep_s)
+        lock = Lock(Redis(host="127.0.0.1", port=port), name, timeout=ttl_s, sleep=sleep_s)
         while True:
             await lock.acquire()
             now = monotonic_ns()
@@ -50,7 +51,7 @@ async def main():
 
     async def start(question):
         turns[:] = [0] * (question["waiters"] + 1)
-        settings = question["name"], question["sleep_s"], question["hold_s"]
+        settings = question["name"], question["hold_s"]
         for n in range(question["waiters"] + 1):
             tasks.append(asyncio.create_task(client(n, *settings)))
             # The first one holds it.

@@ -1,4 +1,4 @@
-"""Redlock by pottery's AIORedlock over redis-py, or by aioredlock over aioredis, driven by palisade-bench."""
+"""Locks of redis-py, or Redlock by pottery over redis-py or by aioredlock over aioredis, driven by palisade-bench."""
 
 import asyncio
 import logging
@@ -9,11 +9,26 @@ from time import monotonic_ns
 from aioredlock import Aioredlock
 from pottery import AIORedlock
 from redis.asyncio import Redis
+from redis.asyncio.lock import Lock
 
 from questions import answer_all
 
 # They log every node that does not answer.
 logging.disable()
+
+
+class RedisPy:
+    packages = {"redis-py": "redis"}
+
+    def __init__(self, ports):
+        self.redis = Redis(host="127.0.0.1", port=ports[0])
+
+    async def acquire(self, name):
+        lock = Lock(self.redis, name, timeout=10)
+        return lock if await lock.acquire(blocking=False) else None
+
+    async def release(self, lock):
+        await lock.release()
 
 
 class Pottery:
@@ -44,7 +59,7 @@ class OfAioredlock:
         await self.locks.unlock(lock)
 
 
-CLIENTS = {"pottery": Pottery, "aioredlock": OfAioredlock}
+CLIENTS = {"redis-py": RedisPy, "pottery": Pottery, "aioredlock": OfAioredlock}
 
 
 async def main():

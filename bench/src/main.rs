@@ -92,14 +92,14 @@ enum Task {
     /// Locks and releases that `client-cost` measures in a process of their own.
     #[command(hide = true)]
     ClientPairs(client_cost::PairsOptions),
-    /// From a release to the next holder's answer, beside other clients and etcd.
+    /// From a release to the next holder's answer, beside other clients, etcd and ZooKeeper.
     #[cfg(feature = "peers")]
     PeersHandOver(peers::HandOverOptions),
-    /// A lock on a majority, beside other Redlock clients and etcd.
+    /// A lock on one node and on a majority, beside other clients, etcd and ZooKeeper.
     #[cfg(feature = "peers")]
     PeersQuorum(peers::QuorumOptions),
-    /// The time without a leader after one dies or resigns, beside etcd's elections; and the time until the holder of
-    /// a broken lock knows that it is lost.
+    /// The time without a leader after one dies or resigns, beside etcd's elections; the time without a holder after
+    /// one is killed, beside other clients; and the time until the holder of a broken lock knows that it is lost.
     #[cfg(feature = "peers")]
     PeersElection(peers::ElectionOptions),
     /// A leader that `peers-election` starts as a process.

@@ -4,8 +4,6 @@
 //! The leader that dies is a separate process, killed with SIGKILL at a random moment of its lease. The next leader and
 //! an observer are in this process. Also measured: the time until a holder knows that an operator broke its lock.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -13,8 +11,11 @@ use palisade_client::{Changes, Client, Election, Options as ClientOptions};
 use rand::RngExt;
 use tokio::time::sleep;
 
-use super::etcd::{self, Etcd, Leader};
+use super::cluster::Cluster;
+use super::etcd::{Etcd, Leader};
 use super::installed::{Installed, Measured};
+use super::killed;
+use super::leader::{TTL_S, client, client_options, start_leader};
 use crate::quorum::SlowLink;
 use crate::raw::Raw;
 use crate::results::{Budget, Outcome, Table};
@@ -22,9 +23,6 @@ use crate::server::Server;
 
 /// The number of Palisade's nodes; etcd has three.
 const NODES: usize = 5;
-
-/// The length of a leader's lease, in seconds: etcd accepts no shorter one with its defaults.
-const TTL_S: u64 = 2;
 
 /// The time for the next candidate to get in line, and for the observer to learn of the leader.
 const SETTLED: Duration = Duration::from_millis(500);
@@ -38,73 +36,16 @@ pub struct Options {
     #[arg(long, default_value_t = 20)]
     leaders: usize,
 
+    /// The number of holders of each client that are killed.
+    #[arg(long, default_value_t = 5)]
+    holders: usize,
+
     /// The number of locks that are broken.
     #[arg(long, default_value_t = 100)]
     broken: usize,
 
     #[command(flatten)]
     installed: Installed,
-}
-
-/// A leader in a process of its own, which reports that it leads, and leads until it is killed.
-#[derive(clap::Args)]
-pub struct LeaderOptions {
-    /// The ports of the nodes.
-    #[arg(long, value_delimiter = ',')]
-    ports: Vec<u16>,
-
-    /// True if the nodes are etcd's.
-    #[arg(long)]
-    etcd: bool,
-
-    #[arg(long)]
-    name: String,
-}
-
-const LEADS: &str = "leads";
-
-fn client_options() -> ClientOptions {
-    ClientOptions::new().ttl(Duration::from_secs(TTL_S))
-}
-
-fn client(ports: &[u16]) -> Client {
-    Client::new(ports.iter().map(|port| format!("redis://127.0.0.1:{port}"))).unwrap()
-}
-
-/// Leads until this process is killed.
-pub async fn lead(options: &LeaderOptions) {
-    if options.etcd {
-        let mut client = etcd::Client::to(&options.ports[..1]).await.unwrap();
-        let session = client.session_of(TTL_S as i64).await.unwrap();
-        let _leader = client.campaign(&options.name, session, b"killed").await.unwrap();
-        println!("{LEADS}");
-        loop {
-            // Extends as often as our client does.
-            sleep(Duration::from_secs(TTL_S) / 3).await;
-            client.keep_alive(session).await.unwrap();
-        }
-    }
-    let client = client(&options.ports);
-    client.connect().await.unwrap();
-    let _leadership = client.with(&client_options()).election(&options.name).campaign("killed").await.unwrap();
-    println!("{LEADS}");
-    std::future::pending::<()>().await;
-}
-
-/// Starts the process of a leader, and returns it once it leads.
-fn start_leader(ports: &[u16], is_etcd: bool, name: &str) -> Child {
-    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    // Of the options of all benchmarks, only the required paths are passed on; they are not used.
-    command.args(std::env::args_os().skip(1).take_while(|word| word != "peers-election"));
-    command.args(["peers-leader", "--name", name, "--ports", &ports.join(",")]);
-    if is_etcd {
-        command.arg("--etcd");
-    }
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().and_then(Result::ok).as_deref(), Some(LEADS), "the leader leads");
-    child
 }
 
 /// The times of elections with Palisade or with one setup of etcd, in microseconds.
@@ -133,10 +74,12 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     let nodes: Vec<Server> = (0..NODES).map(|_| start()).collect();
     let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
     ports.iter().for_each(|&port| drop(Raw::connect(port)));
-    let etcds = options.installed.etcds().await;
+    let clusters = options.installed.clusters().await;
     let mut all = vec![of_palisade(&ports, options.leaders).await];
-    for (name, etcd) in &etcds {
-        all.push(of_etcd(name, etcd, options.leaders).await);
+    for cluster in &clusters {
+        if let Cluster::Etcd(name, etcd) = cluster {
+            all.push(of_etcd(name, etcd, options.leaders).await);
+        }
     }
     let mut table = Table::new("election", format!("Leaders with leases of {TTL_S} s that are killed or resign"))
         .words("")
@@ -173,6 +116,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
          the cluster (Observe).",
     );
     options.installed.note_missing(&mut table);
+    let (killed, versions) = killed::run(&ports, &clusters, &options.installed, options.holders).await;
     let (broken, round_trip, lost) = broken(&ports, options.broken).await;
     let worst = ms(all[0].killed.max());
     let budgets = vec![
@@ -184,12 +128,12 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
         Budget::at_most("BREAK of a lock held over 5 nodes to lost, round trips".to_owned(), lost / round_trip, 2.0),
     ];
     let outcome = Outcome {
-        title: "Elections beside etcd's, and how soon a loss is known".to_owned(),
-        tables: vec![table, broken],
+        title: "Elections and killed holders beside peers, and how soon a loss is known".to_owned(),
+        tables: vec![table, killed, broken],
         plots: Vec::new(),
         budgets,
     };
-    (outcome, options.installed.etcd_version().into_iter().collect())
+    (outcome, options.installed.cluster_versions().into_iter().chain(versions).collect())
 }
 
 /// Returns the median round trip to a node, in milliseconds.

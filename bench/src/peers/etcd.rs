@@ -1,8 +1,7 @@
-//! Three etcd nodes, and a client of them: the lock service of the v3 API over gRPC.
+//! Three etcd nodes, and a client of them: the election service of the v3 API over gRPC.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -14,6 +13,7 @@ use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::process::{free_port, freeze_process};
+use super::turns::Done;
 use crate::server::cpu_of_process;
 
 /// The number of nodes of a cluster: the least that etcd's documentation recommends.
@@ -21,17 +21,6 @@ const NODES: usize = 3;
 
 /// The length of a lease, in seconds: longer than any measurement, so that no keep-alives are needed.
 const LEASE_S: i64 = 600;
-
-/// The longest time for which a client repeats its calls.
-const REPEATS_MAX: Duration = Duration::from_secs(15);
-
-/// The number of repeated calls by all clients.
-static REPEATED: AtomicU64 = AtomicU64::new(0);
-
-/// Returns the number of repeated calls by all clients.
-pub fn repeated() -> u64 {
-    REPEATED.load(Ordering::Relaxed)
-}
 
 /// A cluster on the loopback, with etcd's defaults.
 pub struct Etcd {
@@ -102,11 +91,6 @@ impl Etcd {
         Client::to(&self.clients).await.unwrap()
     }
 
-    /// Returns a client of one node.
-    pub async fn client_of(&self, node: usize) -> Client {
-        Client::to(&[self.clients[node]]).await.unwrap()
-    }
-
     /// Freezes a node that does not lead, or continues all nodes.
     pub async fn freeze_follower(&self, frozen: bool) {
         match frozen {
@@ -133,7 +117,7 @@ impl Etcd {
                 metrics.lines().filter_map(of).sum()
             };
             done.requests += sum("grpc_server_started_total{");
-            done.bytes += sum("etcd_network_client_grpc_received_bytes_total ")
+            *done.bytes.get_or_insert_default() += sum("etcd_network_client_grpc_received_bytes_total ")
                 + sum("etcd_network_client_grpc_sent_bytes_total ")
                 + sum("etcd_network_peer_sent_bytes_total{");
             done.fsyncs += sum("etcd_disk_wal_fsync_duration_seconds_count ");
@@ -151,17 +135,6 @@ impl Drop for Etcd {
     }
 }
 
-/// Counters of a whole cluster, to compare before and after a measurement.
-#[derive(Clone, Copy, Default)]
-pub struct Done {
-    /// The number of requests of clients.
-    pub requests: f64,
-    /// The bytes to and from clients and between nodes, without the headers of gRPC.
-    pub bytes: f64,
-    /// The number of fsyncs of the log.
-    pub fsyncs: f64,
-}
-
 /// Returns the metrics of the node on `port`.
 async fn metrics(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
@@ -175,8 +148,6 @@ async fn metrics(port: u16) -> String {
 #[derive(Clone)]
 pub struct Client {
     channel: Grpc<Channel>,
-    /// The time for which a failed call is repeated.
-    repeats: Duration,
 }
 
 impl Client {
@@ -189,13 +160,7 @@ impl Client {
             // Requests go to the ready nodes in turn, as with the crate etcd-client.
             ports => Channel::balance_list(ports.iter().map(endpoint)),
         };
-        Ok(Self { channel: Grpc::new(channel), repeats: Duration::ZERO })
-    }
-
-    /// Returns the client, set to repeat failed calls. On a machine that is too busy for etcd, its nodes change their
-    /// leader, and all waiting calls fail.
-    pub fn repeating(self) -> Self {
-        Self { repeats: REPEATS_MAX, ..self }
+        Ok(Self { channel: Grpc::new(channel) })
     }
 
     /// Opens a session: the lease under which locks are taken.
@@ -207,25 +172,6 @@ impl Client {
     pub async fn session_of(&mut self, ttl: i64) -> Result<i64, Status> {
         let request = LeaseGrantRequest { ttl, id: 0 };
         Ok(self.call::<_, LeaseGrantResponse>("/etcdserverpb.Lease/LeaseGrant", request).await?.id)
-    }
-
-    /// Takes the lock `name`, without a limit on the wait. Returns the key that releases it.
-    pub async fn lock(&mut self, name: &str, session: i64) -> Result<Vec<u8>, Status> {
-        let request = LockRequest { name: name.into(), lease: session };
-        Ok(self.call::<_, LockResponse>("/v3lockpb.Lock/Lock", request).await?.key)
-    }
-
-    /// Releases the lock of this key.
-    pub async fn unlock(&mut self, key: Vec<u8>) -> Result<(), Status> {
-        self.call::<_, HeaderOnly>("/v3lockpb.Lock/Unlock", UnlockRequest { key }).await.map(drop)
-    }
-
-    /// Returns the length of the queue of the lock `name`, its holder included.
-    pub async fn queue(&mut self, name: &str) -> Result<i64, Status> {
-        // All keys that begin with `name/`; `0` follows `/`.
-        let (key, range_end) = (format!("{name}/").into_bytes(), format!("{name}0").into_bytes());
-        let request = RangeRequest { key, range_end, count_only: true };
-        Ok(self.call::<_, RangeResponse>("/etcdserverpb.KV/Range", request).await?.count)
     }
 
     /// Renews the lease of a session.
@@ -271,22 +217,6 @@ impl Client {
     async fn call<Q, A>(&mut self, path: &'static str, request: Q) -> Result<A, Status>
     where
         Q: prost::Message + Clone + Default + Send + Sync + 'static,
-        A: prost::Message + Default + Send + Sync + 'static,
-    {
-        let mut failed_since = None;
-        loop {
-            let done = self.call_once(path, request.clone()).await;
-            if done.is_ok() || failed_since.get_or_insert_with(Instant::now).elapsed() >= self.repeats {
-                return done;
-            }
-            REPEATED.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    async fn call_once<Q, A>(&mut self, path: &'static str, request: Q) -> Result<A, Status>
-    where
-        Q: prost::Message + Default + Send + Sync + 'static,
         A: prost::Message + Default + Send + Sync + 'static,
     {
         self.channel.ready().await.map_err(|why| Status::new(Code::Unavailable, why.to_string()))?;
@@ -414,40 +344,4 @@ struct LeaseGrantRequest {
 struct LeaseGrantResponse {
     #[prost(int64, tag = "2")]
     id: i64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct LockRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    name: Vec<u8>,
-    #[prost(int64, tag = "2")]
-    lease: i64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct LockResponse {
-    #[prost(bytes = "vec", tag = "2")]
-    key: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct UnlockRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct RangeRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    range_end: Vec<u8>,
-    #[prost(bool, tag = "9")]
-    count_only: bool,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct RangeResponse {
-    #[prost(int64, tag = "4")]
-    count: i64,
 }

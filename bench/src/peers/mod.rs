@@ -1,41 +1,48 @@
-//! Other lock clients and etcd beside Palisade: the same work, in one run, on the same machine.
+//! Other lock clients, etcd and ZooKeeper beside Palisade: the same work, in one run, on the same machine.
 //!
-//! Clients in Rust run in this process, as ours does. Those in Python and Node.js are separate processes that measure
+//! Clients in Rust run in this process, as ours does. Those in other languages are separate processes that measure
 //! themselves (`bench/peers`) and answer questions here. Peers that are not installed are left out, with a note.
 
+mod cluster;
 mod election;
 mod etcd;
 mod hand_over;
 mod installed;
+mod killed;
+mod leader;
 mod place;
 mod process;
+mod programs;
 mod quorum;
 mod round;
+mod series;
 mod takers;
 mod turns;
 mod waiters;
+mod zookeeper;
 
 use std::future::Future;
 
-pub use election::{LeaderOptions, Options as ElectionOptions, lead};
+pub use election::Options as ElectionOptions;
 pub use hand_over::Options as HandOverOptions;
 pub use installed::Measured;
+pub use leader::{LeaderOptions, lead};
 pub use quorum::Options as QuorumOptions;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::server::Server;
 
-/// Measures hand-over, compared with polling, pub/sub and etcd.
+/// Measures hand-over, compared with other lock clients, etcd and ZooKeeper.
 pub async fn hand_over(start: impl Fn() -> Server, options: &HandOverOptions) -> Measured {
-    unless_ended(hand_over::run(&start(), options)).await
+    unless_ended(hand_over::run(start, options)).await
 }
 
-/// Measures locks on a majority, compared with other Redlock clients and etcd.
+/// Measures locks on a majority, compared with other lock clients, etcd and ZooKeeper.
 pub async fn quorum(start: impl Fn() -> Server, options: &QuorumOptions) -> Measured {
     unless_ended(quorum::run(start, options)).await
 }
 
-/// Measures elections, compared with etcd's.
+/// Measures elections, compared with etcd's, and killed holders of other clients.
 pub async fn election(start: impl Fn() -> Server, options: &ElectionOptions) -> Measured {
     unless_ended(election::run(start, options)).await
 }

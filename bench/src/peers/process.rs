@@ -1,6 +1,5 @@
 //! Processes: peers in other languages that are queried over standard input, and the system's data about any process.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,8 +21,8 @@ pub struct Peer {
 impl Peer {
     /// Starts the program, and sends it its settings as `hello`. Returns it with its version, which is its answer.
     pub async fn start(mut command: Command, hello: Value) -> (Self, String) {
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn();
-        let mut child = child.unwrap_or_else(|why| panic!("a peer cannot be started: {why}; see make setup-peers"));
+        let mut child =
+            command.spawn().unwrap_or_else(|why| panic!("a peer cannot be started: {why}; see make setup-peers"));
         let to = child.stdin.take().expect("it is piped");
         let from = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let mut peer = Self { child: Box::new(child), to, from };
@@ -35,6 +34,11 @@ impl Peer {
     /// Returns the id of the process.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("it is not waited for")
+    }
+
+    /// Kills the process, and waits for its end.
+    pub async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
     }
 
     /// Sends `question` and returns the answer to it.

@@ -1,26 +1,19 @@
-//! A lock on a majority of nodes, by every client, in alternating slices of time.
+//! A lock on one node and on a majority of nodes, by every client, in alternating slices of time.
 //!
-//! Nobody else wants the locks. Measured are the time for one task to take one and the time to release it, and the
-//! number taken and released per second by several tasks at once. Every client uses the same nodes; etcd has three of
-//! its own.
+//! Nobody else wants the locks. Measured are the time for one task to take one and the time to release it, the number
+//! taken and released per second by several tasks at once, and the CPU time of client and servers. Every client uses
+//! the same nodes; etcd and ZooKeeper have three of their own.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use palisade_client::Client;
-use redis::{IntoConnectionInfo, io::tcp::TcpSettings};
-use redlock::RedLock;
-use rslock::LockManager;
-use serde_json::json;
-
-use super::etcd::{self, Etcd};
+use super::cluster::Cluster;
 use super::installed::{Installed, Measured, crate_version};
-use super::process::Peer;
-use super::takers::{Slice, Taker, Task};
+use super::series::{Series, series};
+use super::takers::Slice;
 use crate::quantiles::median;
 use crate::quorum::follows_its_clock;
 use crate::results::{Axis, Bars, Cell, Form, Outcome, Plot, Table};
-use crate::server::{Server, connect};
+use crate::server::{Server, cpu_of_process};
 
 /// The length of a slice while all nodes are well.
 const SLICE: Duration = Duration::from_millis(250);
@@ -31,10 +24,7 @@ const FROZEN_SLICE: Duration = Duration::from_millis(1_500);
 /// The time for a client to find out which nodes do not answer, before it is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// The largest number of threads, for clients whose calls block their thread.
-const THREADS_MAX: usize = 64;
-
-/// The number of tasks in the throughput plot; all clients are measured with it.
+/// The number of tasks in the throughput plot, and for CPU time at work; all clients are measured with it.
 const PLOTTED_TASKS: usize = 64;
 
 /// The number of frozen nodes, of five.
@@ -43,7 +33,7 @@ const FROZEN: usize = 2;
 #[derive(clap::Args)]
 pub struct Options {
     /// The numbers of nodes. With five, two are frozen afterwards.
-    #[arg(long, value_delimiter = ',', default_value = "3,5")]
+    #[arg(long, value_delimiter = ',', default_value = "1,3,5")]
     nodes: Vec<usize>,
 
     /// The numbers of concurrent tasks. With one task, times are measured.
@@ -58,14 +48,6 @@ pub struct Options {
     installed: Installed,
 }
 
-/// A client that is measured.
-struct Series {
-    name: &'static str,
-    taker: Taker,
-    /// The most tasks with which the client is measured: some need a thread for each.
-    tasks_max: usize,
-}
-
 /// The results of one client in one state of the nodes: for each number of tasks, a slice per round.
 struct Done {
     name: &'static str,
@@ -73,9 +55,9 @@ struct Done {
 }
 
 pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
-    let etcds = options.installed.etcds().await;
+    let clusters = options.installed.clusters().await;
     let mut versions = vec![crate_version("rslock"), crate_version("redlock")];
-    versions.extend(options.installed.etcd_version());
+    versions.extend(options.installed.cluster_versions());
     let mut times = times_table();
     let mut rates = rates_table(&options.tasks);
     let mut plots = Vec::new();
@@ -88,30 +70,32 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     }
     for &count in &options.nodes {
         let nodes = &nodes[..count];
-        let (mut all, found) = series(nodes, &etcds, options).await;
+        let tasks_max = *options.tasks.iter().max().unwrap_or(&1);
+        let (mut all, found) = series(nodes, &clusters, &options.installed, tasks_max).await;
         versions.extend(found.into_iter().filter(|version| !versions.contains(version)).collect::<Vec<_>>());
-        let state = format!("{count} nodes, all well");
-        let done = rounds(&mut all, &options.tasks, options.rounds, SLICE, &state).await;
+        let state = if count == 1 { "1 node".to_owned() } else { format!("{count} nodes, all well") };
+        let place = Place { nodes, clusters: &clusters };
+        let done = place.rounds(&mut all, &options.tasks, options.rounds, SLICE, &state).await;
         add_times(&mut times, &state, &done);
         add_rates(&mut rates, count, &done);
         if options.tasks.contains(&1) {
             plots.push(times_plot(&format!("{count}-nodes"), &state, &done));
         }
         if options.tasks.contains(&PLOTTED_TASKS) {
-            plots.push(rates_plot(count, &done));
+            plots.push(rates_plot(count, &state, &done));
         }
         if count == 5 {
             let state = "5 nodes, 2 of them frozen";
-            freeze(nodes, &etcds, true).await;
-            let done = rounds(&mut all, &[1], 2, FROZEN_SLICE, state).await;
-            freeze(nodes, &etcds, false).await;
+            place.freeze(true).await;
+            let done = place.rounds(&mut all, &[1], 2, FROZEN_SLICE, state).await;
+            place.freeze(false).await;
             add_times(&mut times, state, &done);
             plots.push(times_plot("frozen", state, &done));
         }
     }
     options.installed.note_missing(&mut times);
     let outcome = Outcome {
-        title: "A lock on a majority, beside peers".to_owned(),
+        title: "A lock on one node and on a majority, beside peers".to_owned(),
         tables: vec![times, rates],
         plots,
         budgets: Vec::new(),
@@ -119,94 +103,71 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     (outcome, versions)
 }
 
-/// Freezes two nodes and a follower of each etcd cluster; lets them run again if `frozen` is false.
-async fn freeze(nodes: &[Server], etcds: &[(&str, Etcd)], frozen: bool) {
-    nodes[..FROZEN].iter().for_each(|node| node.freeze(frozen));
-    for (_, etcd) in etcds {
-        etcd.freeze_follower(frozen).await;
-    }
+/// The servers of all clients.
+struct Place<'a> {
+    nodes: &'a [Server],
+    clusters: &'a [Cluster],
 }
 
-/// Returns every available client, connected, with the versions of those not in Rust.
-async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Options) -> (Vec<Series>, Vec<String>) {
-    let tasks = *options.tasks.iter().max().unwrap_or(&1);
-    let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
-    let addresses: Vec<String> = ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect();
-    let mut versions = Vec::new();
-    let mut all = Vec::new();
-    let mut add = |name, taker, tasks_max| all.push(Series { name, taker, tasks_max });
-
-    add("Palisade", Taker::Tasks(vec![Task::Palisade(Client::new(&addresses).unwrap()); tasks]), tasks);
-    let mut raw = Vec::new();
-    for &port in &ports {
-        raw.push(connect(port).await);
-    }
-    add("raw SET and DEL", Taker::Tasks(vec![Task::Raw(raw); tasks]), tasks);
-    let rslock = LockManager::new(addresses.clone());
-    add("rslock", Taker::Tasks(vec![Task::Rslock(rslock); tasks]), tasks);
-    let no_delay = |address: &String| {
-        let settings = TcpSettings::default().set_nodelay(true);
-        redis::Client::open(address.as_str().into_connection_info().unwrap().set_tcp_settings(settings)).unwrap()
-    };
-    let rslock = LockManager::from_clients(addresses.iter().map(no_delay).collect());
-    add("rslock, no delay", Taker::Tasks(vec![Task::Rslock(rslock); tasks]), tasks);
-    // redlock makes a new connection for each command to each node, in a thread per task.
-    add("redlock (Rust)", Taker::Threads(Arc::new(RedLock::new(addresses))), THREADS_MAX);
-
-    let peers = [
-        ("pottery", options.installed.python("quorum_asyncio.py"), tasks),
-        ("aioredlock", options.installed.python("quorum_asyncio.py"), tasks),
-        ("redlock-py", options.installed.python("quorum_redlock_py.py"), THREADS_MAX),
-        ("redlock (Node.js)", options.installed.node("quorum_redlock.mjs"), tasks),
-    ];
-    for (name, command, tasks_max) in peers {
-        let Some(command) = command else { continue };
-        let (peer, version) = Peer::start(command, json!({ "do": "hello", "client": name, "ports": ports })).await;
-        versions.push(version);
-        add(name, Taker::Process(peer), tasks_max);
-    }
-    for (name, etcd) in etcds {
-        add(name, Taker::Tasks(of_etcd(etcd.client().await, tasks).await), tasks);
-    }
-    if let Some(("etcd in memory", etcd)) = etcds.last() {
-        let leader = etcd.leader().await;
-        add("etcd in memory, at its leader", Taker::Tasks(of_etcd(etcd.client_of(leader).await, tasks).await), tasks);
-    }
-    (all, versions)
-}
-
-/// Returns `tasks` tasks over the same connections to etcd, each with a session (a lease) of its own.
-async fn of_etcd(client: etcd::Client, tasks: usize) -> Vec<Task> {
-    let mut all = Vec::new();
-    for _ in 0..tasks {
-        let session = client.clone().repeating().session().await.unwrap();
-        all.push(Task::Etcd { client: client.clone(), session });
-    }
-    all
-}
-
-/// Measures every client in turn, in every round.
-async fn rounds(all: &mut [Series], tasks: &[usize], rounds: usize, length: Duration, state: &str) -> Vec<Done> {
-    for series in &mut *all {
-        series.taker.slice(1, WARM_UP).await;
-    }
-    let new = |series: &Series| Done {
-        name: series.name,
-        slices: tasks.iter().filter(|&&n| n <= series.tasks_max).map(|&n| (n, Vec::new())).collect(),
-    };
-    let mut done: Vec<Done> = all.iter().map(new).collect();
-    for round in 1..=rounds {
-        eprintln!("peers-quorum: {state}, round {round} of {rounds}");
-        for (series, done) in all.iter_mut().zip(&mut done) {
-            for (tasks, slices) in &mut done.slices {
-                if slices.last().is_some_and(|slice: &Slice| slice.acquire_ns.is_empty()) {
-                    continue;
-                }
-                slices.push(series.taker.slice(*tasks, length).await);
-            }
+impl Place<'_> {
+    /// Freezes two nodes and a follower of each cluster; lets them run again if `frozen` is false.
+    async fn freeze(&self, frozen: bool) {
+        self.nodes[..FROZEN].iter().for_each(|node| node.freeze(frozen));
+        for cluster in self.clusters {
+            cluster.freeze_follower(frozen).await;
         }
     }
-    done
+
+    /// Measures every client in turn, in every round.
+    async fn rounds(
+        &self,
+        all: &mut [Series],
+        tasks: &[usize],
+        rounds: usize,
+        length: Duration,
+        state: &str,
+    ) -> Vec<Done> {
+        for series in &mut *all {
+            series.taker.slice(1, WARM_UP).await;
+        }
+        let new = |series: &Series| Done {
+            name: series.name,
+            slices: tasks.iter().filter(|&&n| n <= series.tasks_max).map(|&n| (n, Vec::new())).collect(),
+        };
+        let mut done: Vec<Done> = all.iter().map(new).collect();
+        for round in 1..=rounds {
+            eprintln!("peers-quorum: {state}, round {round} of {rounds}");
+            for (series, done) in all.iter_mut().zip(&mut done) {
+                for (tasks, slices) in &mut done.slices {
+                    if slices.last().is_some_and(|slice: &Slice| slice.acquire_ns.is_empty()) {
+                        continue;
+                    }
+                    slices.push(self.slice(series, *tasks, length).await);
+                }
+            }
+        }
+        done
+    }
+
+    /// Measures a client for a while, with the CPU time that it and its servers use.
+    async fn slice(&self, series: &mut Series, tasks: usize, length: Duration) -> Slice {
+        let (pid, on) = (series.taker.pid(), series.on);
+        let (client, servers) = (cpu_of_process(pid), self.cpu_of_servers(on));
+        let slice = series.taker.slice(tasks, length).await;
+        Slice {
+            client_cpu: cpu_of_process(pid).saturating_sub(client),
+            servers_cpu: self.cpu_of_servers(on).saturating_sub(servers),
+            ..slice
+        }
+    }
+
+    /// Returns the CPU time of a cluster so far, or of all nodes.
+    fn cpu_of_servers(&self, cluster: Option<usize>) -> Duration {
+        match cluster {
+            Some(n) => self.clusters[n].cpu(),
+            None => self.nodes.iter().map(Server::cpu_of_all_threads).sum(),
+        }
+    }
 }
 
 fn times_table() -> Table {
@@ -220,6 +181,8 @@ fn times_table() -> Table {
         .hidden()
         .numbers("release p50", "us", 0)
         .numbers("release p99", "us", 0)
+        .numbers("CPU of client", "us a lock", 0)
+        .numbers("CPU of servers", "us a lock", 0)
         .numbers("locks", "", 0)
         .numbers("failed", "", 0);
     table.note(
@@ -231,8 +194,8 @@ fn times_table() -> Table {
          answered.",
     );
     table.note(
-        "etcd has three nodes in every row; where nodes are frozen, one of its followers is. Its client asks the \
-         nodes in turn; the last row asks the leader alone.",
+        "etcd and ZooKeeper have three nodes in every row; where nodes are frozen, one of their followers is. Their \
+         clients know all nodes; the last row of etcd has the leader alone.",
     );
     table.note(
         "Failed: not acquired, not released, or no answer within two seconds. A client that acquired no lock in a \
@@ -241,13 +204,15 @@ fn times_table() -> Table {
     table
 }
 
+/// Returns the table of rates; the CPU time is that of [`PLOTTED_TASKS`] tasks.
 fn rates_table(tasks: &[usize]) -> Table {
     let title = "Locks taken and given back in a second, by tasks at once, and as a multiple of Palisade's";
     let mut table = Table::new("rates", title).numbers("nodes", "", 0).words("client");
     for &tasks in tasks {
         table = table.numbers(&named(tasks), "a second", 0).numbers(&named(tasks), "times Palisade's", 2);
     }
-    table.numbers("failed", "", 0)
+    let cpu = |of: &str| format!("CPU of {of}, {}", named(PLOTTED_TASKS));
+    table.numbers(&cpu("client"), "us a lock", 1).numbers(&cpu("servers"), "us a lock", 1).numbers("failed", "", 0)
 }
 
 /// Returns a number of tasks in words.
@@ -276,6 +241,8 @@ fn add_times(table: &mut Table, state: &str, done: &[Done]) {
             spread.into(),
             quantile(&release, 0.5).into(),
             quantile(&release, 0.99).into(),
+            series.cpu_a_lock(1, |slice| slice.client_cpu).into(),
+            series.cpu_a_lock(1, |slice| slice.servers_cpu).into(),
             acquire.len().into(),
             slices.iter().map(|slice| slice.failed).sum::<u64>().into(),
         ]);
@@ -291,6 +258,8 @@ fn add_rates(table: &mut Table, nodes: usize, done: &[Done]) {
             let ratio = rate.zip(done[0].rate(tasks)).map(|(rate, ours)| rate / ours);
             row.extend([rate.into(), ratio.into()]);
         }
+        row.push(series.cpu_a_lock(PLOTTED_TASKS, |slice| slice.client_cpu).into());
+        row.push(series.cpu_a_lock(PLOTTED_TASKS, |slice| slice.servers_cpu).into());
         let failed: u64 = series.slices.iter().flat_map(|(_, slices)| slices).map(|slice| slice.failed).sum();
         row.push(failed.into());
         table.rows.push(row);
@@ -315,14 +284,14 @@ fn times_plot(name: &str, state: &str, done: &[Done]) -> Plot {
     Plot { name: format!("times-{name}"), title: format!("One lock: {state}"), form }
 }
 
-fn rates_plot(nodes: usize, done: &[Done]) -> Plot {
+fn rates_plot(nodes: usize, state: &str, done: &[Done]) -> Plot {
     let measured = || done.iter().filter_map(|series| Some((series.name.to_owned(), series.rate(PLOTTED_TASKS)?)));
     let form = Form::Bars {
         value: Axis::linear("locks taken and given back in a second"),
         categories: measured().map(|(name, _)| name).collect(),
         series: vec![Bars { name: "locks".to_owned(), values: measured().map(|(_, rate)| Some(rate)).collect() }],
     };
-    let title = format!("Throughput of {PLOTTED_TASKS} tasks: {nodes} nodes, all well");
+    let title = format!("Throughput of {PLOTTED_TASKS} tasks: {state}");
     Plot { name: format!("rates-{nodes}-nodes"), title, form }
 }
 
@@ -330,6 +299,13 @@ impl Done {
     /// Returns the slices with this number of tasks.
     fn of(&self, tasks: usize) -> Option<&Vec<Slice>> {
         self.slices.iter().find(|(n, _)| *n == tasks).map(|(_, slices)| slices)
+    }
+
+    /// Returns the CPU time of a lock and its release, in microseconds.
+    fn cpu_a_lock(&self, tasks: usize, cpu: impl Fn(&Slice) -> Duration) -> Option<f64> {
+        let slices = self.of(tasks)?;
+        let locks: usize = slices.iter().map(|slice| slice.release_ns.len()).sum();
+        (locks > 0).then(|| slices.iter().map(cpu).sum::<Duration>().as_secs_f64() * 1e6 / locks as f64)
     }
 
     /// Returns the locks per second, as the median of the rounds.

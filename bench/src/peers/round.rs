@@ -9,7 +9,7 @@ use rand::RngExt;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
-use super::waiters::{Backend, Waiter};
+use super::waiters::{Waiter, Way};
 
 /// The shortest hold: by then, a client that queues again has asked once more and found the lock taken. With a shorter
 /// one, a client that has just returned would overtake those that sleep, and the lock would alternate between two of
@@ -40,7 +40,7 @@ struct Shared {
 
 impl Round {
     /// Starts one client more than there are waiters; the first one holds the lock until the start.
-    pub async fn start(backend: &Backend, key: &str, waiters: usize, hold_max: Duration) -> Self {
+    pub async fn start(way: Way, ports: &[u16], key: &str, waiters: usize, hold_max: Duration) -> Self {
         let shared = Arc::new(Shared {
             start: Instant::now(),
             hold_max,
@@ -51,7 +51,7 @@ impl Round {
         });
         let go = watch::Sender::new(false);
         let connected: Vec<Waiter> =
-            stream::iter(0..=waiters).map(|n| Waiter::new(backend, key, n)).buffered(CONNECTING).collect().await;
+            stream::iter(0..=waiters).map(|n| Waiter::new(way, ports, key, n)).buffered(CONNECTING).collect().await;
         let mut clients = Vec::new();
         for (n, waiter) in connected.into_iter().enumerate() {
             clients.push(tokio::spawn(client(waiter, n, Arc::clone(&shared), go.subscribe())));

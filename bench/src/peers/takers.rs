@@ -1,6 +1,6 @@
 //! Clients that take a lock on a majority of nodes without waiting for it, and release it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -12,8 +12,8 @@ use redis::{Cmd, Value, cmd};
 use redlock::RedLock;
 use rslock::LockManager;
 use serde_json::json;
+use tokio::runtime::Runtime;
 
-use super::etcd;
 use super::process::{Peer, numbers};
 
 /// The length of the leases, if a client allows a choice.
@@ -31,6 +31,9 @@ pub struct Slice {
     /// Locks that were not taken, or not released, within [`OPERATION_MAX`].
     pub failed: u64,
     pub elapsed: Duration,
+    /// The CPU time of the client's process and of all servers, while the client took locks.
+    pub client_cpu: Duration,
+    pub servers_cpu: Duration,
 }
 
 impl Slice {
@@ -41,10 +44,21 @@ impl Slice {
     }
 }
 
+/// The runtime of tasks: tokio's with one worker, or with the current thread alone.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Flavour {
+    OneWorker,
+    CurrentThread,
+}
+
+/// The runtime of clients that are measured on the current thread.
+pub static CURRENT_THREAD: LazyLock<Runtime> =
+    LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
+
 /// A client, as an application's process would have one.
 pub enum Taker {
-    /// A client per task; most share their connections.
-    Tasks(Vec<Task>),
+    /// A client per task, which share their connections; on the runtime of this process, or on [`CURRENT_THREAD`].
+    Tasks(Vec<Task>, Flavour),
     /// A blocking client, in threads.
     Threads(Arc<RedLock>),
     /// A client in another language.
@@ -52,16 +66,35 @@ pub enum Taker {
 }
 
 impl Taker {
+    /// Returns the process of the client.
+    pub fn pid(&self) -> u32 {
+        match self {
+            Self::Process(peer) => peer.pid(),
+            Self::Tasks(..) | Self::Threads(_) => std::process::id(),
+        }
+    }
+
     /// Takes and releases locks with unique names, with this number of concurrent `tasks`.
     pub async fn slice(&mut self, tasks: usize, length: Duration) -> Slice {
         let start = Instant::now();
         let mut slice = Slice::default();
         match self {
-            Self::Tasks(all) => {
-                let one = |task: &Task| tokio::spawn(task.clone().go_on(start, length));
-                for task in all[..tasks].iter().map(one).collect::<Vec<_>>() {
-                    slice.add(task.await.unwrap());
-                }
+            Self::Tasks(all, flavour) => {
+                let tasks = all[..tasks].to_vec();
+                let run = async move {
+                    let mut slice = Slice::default();
+                    let one = |task: Task| tokio::spawn(task.go_on(start, length));
+                    for task in tasks.into_iter().map(one).collect::<Vec<_>>() {
+                        slice.add(task.await.unwrap());
+                    }
+                    slice
+                };
+                slice = match flavour {
+                    Flavour::OneWorker => run.await,
+                    Flavour::CurrentThread => {
+                        tokio::task::spawn_blocking(move || CURRENT_THREAD.block_on(run)).await.unwrap()
+                    }
+                };
             }
             Self::Threads(locks) => {
                 let one = || {
@@ -85,6 +118,7 @@ impl Taker {
                     release_ns: numbers(&answer, "release_ns"),
                     failed: answer["failed"].as_u64().unwrap(),
                     elapsed: Duration::from_nanos(answer["elapsed_ns"].as_u64().unwrap()),
+                    ..Slice::default()
                 };
             }
         }
@@ -122,10 +156,6 @@ pub enum Task {
     /// The baseline: a single command to every node at once, done when a majority has answered.
     Raw(Vec<MultiplexedConnection>),
     Rslock(LockManager),
-    Etcd {
-        client: etcd::Client,
-        session: i64,
-    },
 }
 
 /// The lock that a task releases.
@@ -133,7 +163,6 @@ enum Held {
     Palisade(Guard),
     Raw(String),
     Rslock(rslock::Lock),
-    Etcd(Vec<u8>),
 }
 
 impl Task {
@@ -165,7 +194,6 @@ impl Task {
                 ask_majority(nodes, set).await.then_some(Held::Raw(name))
             }
             Self::Rslock(locks) => locks.lock(name.as_str(), TTL).await.ok().map(Held::Rslock),
-            Self::Etcd { client, session } => client.lock(&name, *session).await.ok().map(Held::Etcd),
         }
     }
 
@@ -174,7 +202,6 @@ impl Task {
             (_, Held::Palisade(guard)) => drop(guard.release().await),
             (Self::Raw(nodes), Held::Raw(name)) => drop(ask_majority(nodes, cmd("DEL").arg(name).to_owned()).await),
             (_, Held::Rslock(lock)) => lock.release().await,
-            (Self::Etcd { client, .. }, Held::Etcd(key)) => drop(client.unlock(key).await),
             _ => unreachable!("a task gives back what it took itself"),
         }
     }

@@ -12,14 +12,19 @@ pub struct Turns {
     /// The number of times that each client had the lock.
     pub turns: Vec<u64>,
     pub requests: f64,
-    pub bytes: f64,
+    /// The number of bytes, if it is counted.
+    pub bytes: Option<f64>,
     /// The number of fsyncs, if data is kept.
     pub fsyncs: Option<f64>,
+    /// The number of calls that failed and were made again.
+    pub repeated: u64,
+    /// The CPU time, in seconds, while the lock went round.
+    pub cpu: Cpu,
     /// The use of CPU while all clients waited.
     pub waiting_cpu: Cpu,
 }
 
-/// The shares of one CPU that the processes of a measurement use.
+/// The CPU time of the processes of a measurement, or the shares of one CPU that they use.
 #[derive(Clone, Copy, Default)]
 pub struct Cpu {
     pub servers: f64,
@@ -34,7 +39,10 @@ impl Turns {
         for more in &rounds[1..] {
             all.delays_ns.extend(&more.delays_ns);
             all.requests += more.requests;
-            all.bytes += more.bytes;
+            all.bytes = all.bytes.zip(more.bytes).map(|(all, more)| all + more);
+            all.repeated += more.repeated;
+            all.cpu.servers += more.cpu.servers;
+            all.cpu.clients += more.cpu.clients;
             all.fsyncs = all.fsyncs.zip(more.fsyncs).map(|(all, more)| all + more);
             all.waiting_cpu.servers += more.waiting_cpu.servers;
             all.waiting_cpu.clients += more.waiting_cpu.clients;
@@ -60,6 +68,28 @@ impl Turns {
         let (sum, clients) = (self.turns.iter().sum::<u64>(), self.turns.len() as u64);
         let squares: u64 = self.turns.iter().map(|turns| turns * turns).sum();
         (sum >= TURNS_MIN * clients).then(|| (sum * sum) as f64 / (clients * squares) as f64)
+    }
+}
+
+/// Counters of all nodes, to compare before and after a measurement.
+#[derive(Clone, Copy, Default)]
+pub struct Done {
+    /// The number of requests of clients.
+    pub requests: f64,
+    /// The bytes to and from clients and between nodes, without the headers of gRPC; ZooKeeper does not count them.
+    pub bytes: Option<f64>,
+    /// The number of fsyncs of the log.
+    pub fsyncs: f64,
+}
+
+impl Done {
+    /// Returns what was added since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            requests: self.requests - before.requests,
+            bytes: self.bytes.zip(before.bytes).map(|(now, before)| now - before),
+            fsyncs: self.fsyncs - before.fsyncs,
+        }
     }
 }
 
