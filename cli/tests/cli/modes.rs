@@ -40,7 +40,9 @@ fn readers_run_together_and_a_writer_alone() {
     let grants = list[0]["grants"].as_array().unwrap();
     let token = &grants.iter().find(|grant| grant["holder"] == "web-2").unwrap()["token"];
     let broken = json(&nodes, &format!("break --yes --token {token} k"));
-    assert_eq!((&broken["nodes"], &broken["token"]), (&Value::from(3), token));
+    assert_eq!(&broken["token"], token);
+    // The holder that has lost a majority gives back the rest at once, perhaps before the break gets there.
+    assert!([2, 3].contains(&broken["nodes"].as_u64().unwrap()), "{broken}");
     let (first, second) = readers;
     assert_eq!(second.end().code(), Some(197));
     assert_eq!(holders(&nodes, "k"), [1; 3]);
