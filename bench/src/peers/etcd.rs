@@ -1,7 +1,7 @@
 //! Three etcd nodes, and a client of them: the election service of the v3 API over gRPC.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -12,9 +12,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::process::{free_port, freeze_process};
+use super::process::{Servers, free_port};
 use super::turns::Done;
-use crate::server::cpu_of_process;
 
 /// The number of nodes of a cluster: the least that etcd's documentation recommends.
 const NODES: usize = 3;
@@ -24,7 +23,7 @@ const LEASE_S: i64 = 600;
 
 /// A cluster on the loopback, with etcd's defaults.
 pub struct Etcd {
-    nodes: Vec<Child>,
+    nodes: Servers,
     clients: Vec<u16>,
     _dir: TempDir,
 }
@@ -96,15 +95,15 @@ impl Etcd {
         match frozen {
             true => {
                 let leader = self.leader().await;
-                freeze_process(&self.nodes[(leader + 1) % NODES], true);
+                self.nodes.freeze((leader + 1) % NODES);
             }
-            false => self.nodes.iter().for_each(|node| freeze_process(node, false)),
+            false => self.nodes.go_on(),
         }
     }
 
     /// Returns the CPU time of all nodes so far.
     pub fn cpu(&self) -> Duration {
-        self.nodes.iter().map(|node| cpu_of_process(node.id())).sum()
+        self.nodes.cpu()
     }
 
     /// Returns the counters of all nodes so far.
@@ -123,15 +122,6 @@ impl Etcd {
             done.fsyncs += sum("etcd_disk_wal_fsync_duration_seconds_count ");
         }
         done
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        for node in &mut self.nodes {
-            let _ = node.kill();
-            let _ = node.wait();
-        }
     }
 }
 

@@ -7,6 +7,8 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use crate::server::cpu_of_process;
+
 /// The longest time for an answer: longer than any measurement.
 const ANSWER_MAX: Duration = Duration::from_secs(90);
 
@@ -61,8 +63,43 @@ pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// The servers of a cluster on this machine, killed when this is dropped.
+pub struct Servers(Vec<std::process::Child>);
+
+impl FromIterator<std::process::Child> for Servers {
+    fn from_iter<I: IntoIterator<Item = std::process::Child>>(servers: I) -> Self {
+        Self(servers.into_iter().collect())
+    }
+}
+
+impl Servers {
+    /// Freezes a server.
+    pub fn freeze(&self, place: usize) {
+        freeze_process(&self.0[place], true);
+    }
+
+    /// Continues all servers.
+    pub fn go_on(&self) {
+        self.0.iter().for_each(|server| freeze_process(server, false));
+    }
+
+    /// Returns the CPU time of all servers so far.
+    pub fn cpu(&self) -> Duration {
+        self.0.iter().map(|server| cpu_of_process(server.id())).sum()
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in &mut self.0 {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
 /// Freezes `child`, or continues it.
-pub fn freeze_process(child: &std::process::Child, frozen: bool) {
+fn freeze_process(child: &std::process::Child, frozen: bool) {
     let signal = if frozen { Signal::STOP } else { Signal::CONT };
     kill_process(Pid::from_child(child), signal).unwrap();
 }

@@ -2,23 +2,22 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::process::{free_port, freeze_process};
+use super::process::{Servers, free_port};
 use super::turns::Done;
-use crate::server::cpu_of_process;
 
 /// The number of nodes of a cluster: the least that ZooKeeper's documentation recommends.
 const NODES: usize = 3;
 
 /// A cluster on the loopback, with the settings of ZooKeeper's guide, and without limits on connections.
 pub struct ZooKeeper {
-    nodes: Vec<Child>,
+    nodes: Servers,
     clients: Vec<u16>,
     _dir: TempDir,
 }
@@ -85,13 +84,13 @@ impl ZooKeeper {
 
     pub async fn freeze_follower(&self, frozen: bool) {
         match frozen {
-            true => freeze_process(&self.nodes[self.follower().await.expect("all serve")], true),
-            false => self.nodes.iter().for_each(|node| freeze_process(node, false)),
+            true => self.nodes.freeze(self.follower().await.expect("all serve")),
+            false => self.nodes.go_on(),
         }
     }
 
     pub fn cpu(&self) -> Duration {
-        self.nodes.iter().map(|node| cpu_of_process(node.id())).sum()
+        self.nodes.cpu()
     }
 
     pub async fn done(&self) -> Done {
@@ -106,15 +105,6 @@ impl ZooKeeper {
             done.fsyncs += value("zk_cnt_fsynctime");
         }
         done
-    }
-}
-
-impl Drop for ZooKeeper {
-    fn drop(&mut self) {
-        for node in &mut self.nodes {
-            let _ = node.kill();
-            let _ = node.wait();
-        }
     }
 }
 
