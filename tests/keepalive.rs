@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::harness::{
-    Client, Reply, Server, Setup, cluster, error, follow, free_port, in_step, int, null, pair, wait_until,
+    Client, Reply, Server, Setup, cluster, error, follow, free_port, in_step, int, null, pair, token, wait_until,
 };
 
 /// The ttl in milliseconds: short enough for a test to wait, and long enough not to end just because a machine is busy.
@@ -382,6 +382,42 @@ fn keepalive_has_its_bounds() {
     }
     assert_eq!(me.say("EXISTS k"), int(0));
     assert_eq!(me.say("LOCK.INFO k"), null());
+}
+
+/// Regression: requests that waited for leases with names of a megabyte got all of them, twelve times the renewals that
+/// a node takes on. A waiting request now counts like a lease.
+#[test]
+fn requests_that_wait_count_towards_the_maximum_of_renewals() {
+    let server = Server::start();
+    let name = "k".repeat(1 << 20);
+    let mut holder = server.client();
+    let waits = |n| {
+        let mut client = server.client();
+        client.ask(&format!("LOCK.ACQUIRE {name}{n} me {TTL} KEEPALIVE 3600000 WAIT 60000"));
+        client
+    };
+    for n in 0..10 {
+        holder.insist(&format!("LOCK.ACQUIRE {name}{n} first 60000"));
+    }
+    let mut waiting: Vec<_> = (0..8).map(waits).collect();
+    wait_until("eight wait", || server.info("waiters") == 8);
+    assert!(error(waits(8).hear()).starts_with("KEEPALIVEFULL "));
+    // A request that leaves makes room.
+    waiting.remove(0);
+    wait_until("one left", || server.info("waiters") == 7);
+    waiting.push(waits(9));
+    wait_until("another waits", || server.info("waiters") == 8);
+    for n in 0..10 {
+        holder.insist(&format!("LOCK.RELEASE {name}{n} first"));
+    }
+    for client in &mut waiting {
+        assert!(token(&client.hear()) > 0);
+    }
+    assert_eq!(server.info("keepalives"), 8);
+    assert!(error(waits(8).hear()).starts_with("KEEPALIVEFULL "), "each counts once");
+    drop(waiting);
+    wait_until("all end", || server.info("keepalives") == 0);
+    assert!(token(&waits(8).hear()) > 0);
 }
 
 /// RENAME moved a lock of the same owner without KEEPALIVE to the key: LOCK.INFO used to show it as kept alive, but

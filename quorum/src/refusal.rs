@@ -329,8 +329,8 @@ impl fmt::Display for Refusal {
             ),
             Self::KeepAliveFull => write!(
                 f,
-                "KEEPALIVEFULL this node renews {RENEWALS_A_SECOND_MAX} leases a second for its clients already, the most that it takes \
-                 on: name a longer ttl, or leave KEEPALIVE out and send LOCK.EXTEND"
+                "KEEPALIVEFULL the KEEPALIVE leases of this node and the requests that wait for one need {RENEWALS_A_SECOND_MAX} \
+                 renewals a second, the most that it takes on: name a longer ttl, or leave KEEPALIVE out and send LOCK.EXTEND"
             ),
             Self::NoConnection => f.write_str(
                 "ERR KEEPALIVE follows the connection of a client, and this command came over none: send it outside of scripts",

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use palisade_core::engine::{Key, Request};
 use palisade_core::request::{Acquire, Form, Owner, Ttl};
-use palisade_core::{ClientId, KeepAlive, Refusal, WaiterId};
+use palisade_core::{ClientId, KeepAlive, Node, Refusal, WaiterId};
 
 use super::pass;
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
@@ -56,10 +56,21 @@ impl Keeps {
 
     /// Begins to keep the lease alive, because its client is being answered.
     pub fn begin(&self) {
-        let key = Key { db: self.db, name: &self.name };
+        self.with(|node, key, owner| node.keep_alive(key, owner, self.ttl, self.keepalive, clock::boot_now()));
+    }
+
+    fn begin_wait(&self) {
+        self.with(|node, key, owner| node.keepalives_mut().begin_wait(key, owner, self.ttl));
+    }
+
+    fn end_wait(&self) {
+        self.with(|node, key, owner| node.keepalives_mut().end_wait(key, owner, self.ttl));
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Node, Key<'_>, Owner<'_>)) {
         // The owner was valid when the request arrived.
         let Ok(owner) = Owner::new(&self.owner) else { return };
-        state::with(|node| node.keep_alive(key, owner, self.ttl, self.keepalive, clock::boot_now()));
+        state::with(|node| change(node, Key { db: self.db, name: &self.name }, owner));
     }
 }
 
@@ -67,13 +78,16 @@ impl Keeps {
 pub fn park<C: BlockedClients>(ctx: Context<'_>, command: &'static str, why: Reason) -> WaiterId {
     let blocked = Blocked::new::<C>(ctx, command);
     let id = blocked.id();
+    if let Reason::Waits(_, Some(keeps)) = &why {
+        keeps.begin_wait();
+    }
     PARKED.with_borrow_mut(|all| all.insert(id, Parked { blocked, why }));
     id
 }
 
 /// Answers the client blocked under `id`, if it is still blocked.
 pub fn answer(id: WaiterId, told: impl FnOnce(&Parked) -> Result<Reply, Refusal>) {
-    if let Some(parked) = PARKED.with_borrow_mut(|all| all.remove(&id)) {
+    if let Some(parked) = remove(id) {
         let told = told(&parked);
         pass::answer(parked.blocked, told);
     }
@@ -82,9 +96,17 @@ pub fn answer(id: WaiterId, told: impl FnOnce(&Parked) -> Result<Reply, Refusal>
 /// Removes the client blocked under `id` without an answer, because the server itself has answered or lost it. Returns
 /// why it was blocked.
 pub fn give_back(id: WaiterId) -> Option<Reason> {
-    let Parked { blocked, why } = PARKED.with_borrow_mut(|all| all.remove(&id))?;
+    let Parked { blocked, why } = remove(id)?;
     blocked.give_back();
     Some(why)
+}
+
+fn remove(id: WaiterId) -> Option<Parked> {
+    let parked = PARKED.with_borrow_mut(|all| all.remove(&id))?;
+    if let Reason::Waits(_, Some(keeps)) = &parked.why {
+        keeps.end_wait();
+    }
+    Some(parked)
 }
 
 /// Returns whether the user of the client blocked under `id` may still run its command on the key `name`. ACL rules may

@@ -145,6 +145,8 @@ pub struct KeepAlives {
     kept: BTreeMap<Arc<Holder>, KeptLease>,
     due: BTreeSet<(BootTime, Arc<Holder>)>,
     places: Places,
+    /// The renewals in a thousand seconds that waiting requests will need once they are granted.
+    waiting: u64,
 }
 
 /// The leases of one lock that a node keeps alive.
@@ -185,12 +187,23 @@ impl KeepAlives {
         name.map(|name| KeptLock { all: self, db: key.db, name })
     }
 
-    /// Refuses another lease of `ttl` if the node would renew more leases a second than its maximum. A lease that is
-    /// already kept alive, and would be renewed no more often, is not refused, so it may move to another connection.
+    /// Refuses another lease of `ttl` if the node would renew more leases a second than its maximum. Waiting requests
+    /// count as if they were granted. A lease that is already kept alive, and would be renewed no more often, is not
+    /// refused, so it may move to another connection.
     pub fn ensure_room(&self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl) -> Result<(), Refusal> {
         let needed = renewals(ttl, key, owner);
-        let is_full = self.places.renewals() + needed > RENEWALS_A_SECOND_MAX * 1_000;
+        let is_full = self.places.renewals() + self.waiting + needed > RENEWALS_A_SECOND_MAX * 1_000;
         if is_full && needed > self.renewals_of(key, owner) { Err(Refusal::KeepAliveFull) } else { Ok(()) }
+    }
+
+    /// Notes that a request waits for a lease that is to be kept alive: its renewals count from now on.
+    pub fn begin_wait(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl) {
+        self.waiting += renewals(ttl, key, owner);
+    }
+
+    /// Notes that a request for which [`KeepAlives::begin_wait`] was called no longer waits.
+    pub fn end_wait(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl) {
+        self.waiting -= renewals(ttl, key, owner);
     }
 
     /// Returns the renewals in a thousand seconds that count for this owner's lease, 0 if none do.
@@ -307,8 +320,8 @@ impl KeepAlives {
         Some(kept)
     }
 
-    /// Stops renewing all leases, because the node now follows a master.
+    /// Stops renewing all leases, because the node now follows a master. Waiting requests count until they end.
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self { waiting: self.waiting, ..Self::default() };
     }
 }

@@ -247,6 +247,11 @@ impl Node {
         &self.keepalives
     }
 
+    /// Returns the leases that the node renews, for changes.
+    pub fn keepalives_mut(&mut self) -> &mut KeepAlives {
+        &mut self.keepalives
+    }
+
     /// Keeps a lease of `ttl` alive. It belongs to the lock of `key`, which `owner` was granted at `now`.
     pub fn keep_alive(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
         self.keepalives.keep(key, owner, ttl, keep, now);

@@ -25,7 +25,7 @@ fn first_words_are_stable_and_texts_fit_one_line() {
             Refusal::KeepAlive,
             "ERR KEEPALIVE must be an integer from the ttl to 2592000000 milliseconds, and the ttl at least 1000",
         ),
-        (Refusal::KeepAliveFull, "KEEPALIVEFULL this node renews 100000 leases a second"),
+        (Refusal::KeepAliveFull, "KEEPALIVEFULL the KEEPALIVE leases "),
         (Refusal::NoConnection, "ERR KEEPALIVE follows the connection"),
         (Refusal::BreakCutShort, "ERR the lock was moved"),
         (Refusal::BreakGoesOn, "UNBLOCKED this client waits no longer"),
