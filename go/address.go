@@ -20,7 +20,8 @@ var (
 	severalPattern   = regexp.MustCompile(`[,;\s]\s*(rediss?|unix)://`)
 	otherKindPattern = regexp.MustCompile(`^rediss?\+(cluster|sentinel)://`)
 	schemePattern    = regexp.MustCompile(`^(rediss?|unix)://`)
-	hostsPattern     = regexp.MustCompile(`(?s)^rediss?://(?:.*@)?([^/?]*)`)
+	// A list of hosts may lack the scheme.
+	hostsPattern = regexp.MustCompile(`(?s)^(?:rediss?://(?:.*@)?|(?:[^/]*@)?)([^/?]*)`)
 )
 
 // optionsOfURL returns the connection options of an address. Errors do not show it, since it contains the password.

@@ -21,6 +21,7 @@ func TestAddressesThatAreNoneAreRefusedWithTheRightWay(t *testing.T) {
 		"":                                   "must begin with redis://",
 		"redis://one:6379,two:6379":          "palisade agent",
 		"redis://user:p,w@one,two":           "palisade agent",
+		"user:p,w@one:6379,two:6379":         "palisade agent",
 		"redis://one;redis://two":            "palisade agent",
 		"redis+sentinel://one/master":        "palisade agent",
 		"redis+cluster://one":                "palisade agent",
@@ -33,7 +34,7 @@ func TestAddressesThatAreNoneAreRefusedWithTheRightWay(t *testing.T) {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	for _, address := range []string{"redis://user:a,b@host", "rediss://[::1]:6379/2", "unix:///run/a,b.sock"} {
+	for _, address := range []string{"redis://user:a,b@host", "rediss://[::1]:6379/2", "unix:///run/a@b,c.sock"} {
 		open(t, address)
 	}
 	_, err := locks.New(nil)

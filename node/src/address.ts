@@ -34,8 +34,8 @@ export function optionsOf(address: string | Connecting | ExistingClient): Connec
 function areSeveral(address: unknown): boolean {
   if (Array.isArray(address)) return true;
   if (typeof address !== 'string') return false;
-  // A comma may be in a password, or in a path.
-  const hosts = /^rediss?:\/\/(?:.*@)?([^/?]*)/s.exec(address)?.[1] ?? '';
+  // A comma may be in a password, or in a path. A list of hosts may lack the scheme.
+  const hosts = /^(?:rediss?:\/\/(?:.*@)?|(?:[^/]*@)?)([^/?]*)/s.exec(address)?.[1] ?? '';
   return hosts.includes(',') || /[,;\s]\s*(rediss?|unix):\/\//.test(address);
 }
 

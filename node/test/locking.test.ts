@@ -241,6 +241,7 @@ onEach('locks', (bench) => {
       ],
       [async () => new Palisade('redis://a:1,redis://b:2'), several],
       [async () => new Palisade('redis://me:secret@a:1,b:2/0'), several],
+      [async () => new Palisade('me:secret@a:1,b:2'), several],
       [async () => new Palisade('redis://me:secret@a redis://me:secret@b'), several],
       [async () => new Palisade(any(['redis://a:1', 'redis://b:2'])), several],
       [async () => new Palisade('redis+cluster://a'), one],

@@ -230,6 +230,7 @@ async def test_bad_arguments_are_refused_by_name_and_nothing_is_sent(face: str) 
         (lambda: kind("redis://me:secret@ho st:port"), "^the address cannot be read: (?!.*secret)"),
         (lambda: kind("redis://a:1,redis://b:2"), several),
         (lambda: kind("redis://me:secret@a:1,b:2/0"), several),
+        (lambda: kind("me:secret@a:1,b:2"), several),
         (lambda: kind("redis://me:secret@a redis://me:secret@b"), several),
         (lambda: kind(["redis://a:1", "redis://b:2"]), several),
         (lambda: kind("redis+cluster://a"), one),

@@ -123,7 +123,8 @@ def run(step: str, url: str, key: str) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
-STEPS = ["holds", "idle", "closes", "closes_async", "left_async", "collected", "collected_async", "daemon_waits", "observed", "forks"]
+STEPS = ["holds", "idle", "closes", "closes_async", "left_async", "collected", "collected_async", "daemon_waits"]
+STEPS += ["pending_async", "observed", "forks"]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -131,6 +132,8 @@ def test_a_program_ends_by_itself_and_says_nothing(a_node: Node, key: str, step:
     program = run(step, a_node.url, key)
     wrote, _ = program.communicate()
     assert (program.returncode, wrote) == (0, f"{step}\n")
+    if step == "pending_async":
+        assert a_node.outside.users(key) == (1, 0), "who waited left the queue"
 
 
 def test_ctrl_c_ends_a_wait_and_leaves_nothing(server: Node | Agent, key: str) -> None:

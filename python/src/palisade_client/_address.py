@@ -88,10 +88,9 @@ def _are_several(address: object) -> bool:
         return True
     if not isinstance(address, str):
         return False
-    scheme, _, rest = address.partition("://")
-    # A comma may be in a password, or in a path.
-    hosts = re.split("[/?]", rest.rpartition("@")[2])[0] if scheme in ("redis", "rediss") else ""
-    return "," in hosts or re.search(r"[,;\s]\s*(rediss?|unix)://", address) is not None
+    # A comma may be in a password, or in a path. A list of hosts may lack the scheme.
+    hosts = re.match("(?:rediss?://(?:.*@)?|(?:[^/]*@)?)([^/?]*)", address, re.DOTALL)
+    return (hosts is not None and "," in hosts[1]) or re.search(r"[,;\s]\s*(rediss?|unix)://", address) is not None
 
 
 def _from_url(url: str) -> tuple[type[AbstractConnection], Mapping[str, Any]]:

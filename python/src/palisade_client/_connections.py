@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +27,9 @@ _WATCHES_MAX = 32
 
 # Time to wait for the answer to a cancelled wait; a lock that it grants is released.
 _LATE_ANSWER = 1.0
+
+# Maximum delay of the end of an event loop, in seconds.
+_END_WITHIN = 1.0
 
 # Pauses between attempts to release a lock; the last one repeats.
 _AGAIN = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -72,7 +75,9 @@ class Connections:
         self.closing: asyncio.Future[None] = self.loop.create_future()
         self._is_closed = False
         # The event loop does not refer to a connection without pending answers, so this set does until they are closed.
-        self._finalizer = weakref.finalize(self, _drop, self.loop, self._open, os.getpid())
+        # The task that closes the connections with the event loop, once there is one.
+        self._until_loop_ends: list[asyncio.Task[None]] = []
+        self._finalizer = weakref.finalize(self, _drop, self.loop, self._open, self._until_loop_ends, os.getpid())
         self._finalizer.atexit = False
 
     @property
@@ -252,19 +257,26 @@ class Connections:
             self._background.discard(done)
             done.set_result(None)
 
-    async def close(self) -> None:
-        """Announces the end, waits for work in the background, and closes all connections."""
+    async def close(self, within: float | None = None) -> None:
+        """Announces the end, waits for work in the background, and closes all connections.
+
+        Cancels tasks that take longer than ``within`` seconds.
+        """
         if not self.is_closing:
             self.closing.set_result(None)
         while self._background:
-            await asyncio.wait(self._background)
+            _, late = await asyncio.wait(self._background, timeout=within)
+            _cancel(work for work in late if isinstance(work, asyncio.Task))
         self._is_closed = True
         for connection in list(self._open):
             connection.destroy()
         if self._open:
             await asyncio.wait({connection.ended for connection in self._open})
+        _cancel(self._until_loop_ends)
 
     def _opened(self) -> asyncio.Task[Connection]:
+        if not self._until_loop_ends:
+            self._until_loop_ends.append(self.loop.create_task(_close_with_loop(weakref.ref(self))))
         # Others may share it, so no single cancellation ends it.
         return self.in_background(self._opening_one())
 
@@ -294,16 +306,36 @@ class Connections:
             task.exception()
 
 
-def _drop(loop: asyncio.AbstractEventLoop, known: set[Connection], pid: int) -> None:
+async def _close_with_loop(connections: weakref.ref[Connections]) -> None:
+    """Closes ``connections`` when their event loop ends.
+
+    ``asyncio.run`` then cancels all tasks, and waits for these only. Without this task, those that release a lock
+    whose acquisition was cancelled would stay pending.
+    """
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        ending = connections()
+        if ending is not None and not ending.is_closing:
+            await ending.close(_END_WITHIN)
+
+
+def _drop(loop: asyncio.AbstractEventLoop, known: set[Connection], tasks: list[asyncio.Task[None]], pid: int) -> None:
     """Closes the connections of a collected ``Palisade``. Called wherever the garbage collector runs."""
     if pid != os.getpid():
-        forsake(known)
+        forsake((known, tasks))
         return
     # A closed event loop has ended them.
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(_destroy, known)
+        loop.call_soon_threadsafe(_destroy, known, tasks)
 
 
-def _destroy(known: set[Connection]) -> None:
+def _destroy(known: set[Connection], tasks: list[asyncio.Task[None]]) -> None:
+    _cancel(tasks)
     for connection in list(known):
         connection.destroy()
+
+
+def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()

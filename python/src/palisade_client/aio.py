@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import redis.asyncio
 
@@ -74,15 +74,34 @@ class Lost:
         return held.loss
 
 
-class Taking(Generic[L]):
-    """An acquisition in progress: ``await`` it, or enter it by ``async with``."""
+class Taking(Coroutine[Any, Any, L]):
+    """An acquisition in progress: ``await`` it, enter it by ``async with``, or make a task of it."""
 
     def __init__(self, take: Callable[[], Coroutine[Any, Any, L]]) -> None:
         self._take = take
         self._lock: L | None = None
+        self._of_task: Coroutine[Any, Any, L] | None = None
 
     def __await__(self) -> Generator[Any, Any, L]:
         return self._take().__await__()
+
+    def _begun(self) -> Coroutine[Any, Any, L]:
+        if self._of_task is None:
+            self._of_task = self._take()
+        return self._of_task
+
+    def send(self, value: Any) -> Any:
+        """Runs the acquisition to its next step, for the task that it was made into."""
+        return self._begun().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raises an exception in the acquisition, for its task."""
+        return self._begun().throw(*error)
+
+    def close(self) -> None:
+        """Ends the acquisition, for its task."""
+        if self._of_task is not None:
+            self._of_task.close()
 
     async def __aenter__(self) -> L:
         self._lock = await self._take()

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 
 import redis
+import redis.asyncio
 
 # The daemons of a step.
 daemons: list[threading.Thread] = []
@@ -129,6 +130,25 @@ def daemon_waits() -> None:
     server = redis.Redis(unix_socket_path=url.removeprefix("unix://"), decode_responses=True, protocol=3)
     while server.execute_command("LOCK.INFO", key, "WAITERS", 1)["waiters"] == 0:  # type: ignore[no-untyped-call]
         time.sleep(0.005)
+
+
+def pending_async() -> None:
+    """Ends an event loop while two acquisitions wait, one as a task of its own."""
+
+    async def main() -> None:
+        locks, others = aio.Palisade(url), aio.Palisade(url)
+        left.append(await locks.lock(key, ttl=60))
+        waits: list[asyncio.Future[object]] = [
+            asyncio.create_task(locks.lock(key, wait=60)),
+            asyncio.ensure_future(others.lock(key, wait=60)),
+        ]
+        left.append(waits)
+        server = redis.asyncio.Redis(unix_socket_path=url.removeprefix("unix://"), decode_responses=True, protocol=3)
+        while (await server.execute_command("LOCK.INFO", key, "WAITERS", 2))["waiters"] < 2:  # type: ignore[no-untyped-call]
+            await asyncio.sleep(0.005)
+        await server.aclose()
+
+    asyncio.run(main())
 
 
 def observed() -> None:

@@ -13,7 +13,8 @@ final class Address {
 
     private static final Pattern SEVERAL = Pattern.compile("[,;\\s]\\s*(rediss?|unix)://");
 
-    private static final Pattern HOSTS = Pattern.compile("(?s)^rediss?://(?:.*@)?([^/?]*).*");
+    /** A list of hosts may lack the scheme. */
+    private static final Pattern HOSTS = Pattern.compile("(?s)^(?:(rediss?://)(?:.*@)?|(?:[^/]*@)?)([^/?]*).*");
 
     private static final Pattern OTHER_KIND = Pattern.compile("^rediss?[+-](cluster|sentinel)://.*");
 
@@ -23,7 +24,7 @@ final class Address {
     static RedisURI parse(String address) {
         Objects.requireNonNull(address, "address");
         var hosts = HOSTS.matcher(address);
-        if (SEVERAL.matcher(address).find() || hosts.matches() && hosts.group(1).contains(",")) {
+        if (SEVERAL.matcher(address).find() || hosts.matches() && hosts.group(2).contains(",")) {
             throw new IllegalArgumentException(
                     "several addresses were given, and this takes one: reach a quorum of nodes " + THROUGH_AN_AGENT);
         }
@@ -33,7 +34,7 @@ final class Address {
         if (address.startsWith(UNIX)) {
             return RedisURI.Builder.socket(address.substring(UNIX.length())).build();
         }
-        if (!hosts.matches()) {
+        if (hosts.group(1) == null) {
             throw new IllegalArgumentException("the address must begin with redis://, rediss:// or unix://");
         }
         try {

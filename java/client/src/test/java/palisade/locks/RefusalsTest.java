@@ -29,10 +29,11 @@ class RefusalsTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"redis://a,redis://b", "redis://a redis://b", "redis://:secret@a,b", "redis+cluster://a",
-        "redis-sentinel://:secret@a", "http://a", "secret"})
+        "redis-sentinel://:secret@a", "http://a", "secret", "me:secret@a:1,b:2"})
     void anAddressThatIsNotOfOneServerIsRefused(String address) {
         String said = assertThrows(IllegalArgumentException.class, () -> Palisade.open(address)).getMessage();
         assertFalse(said.contains("secret"), said);
+        assertTrue(!address.contains(",") || said.contains("palisade agent"), said);
     }
 
     @Test
