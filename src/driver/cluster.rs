@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use palisade_core::{BootTime, Gained, Imports, NodeId, Now, SlotSet};
+use palisade_core::{BootTime, Gained, Imports, Now, ServerId, SlotSet};
 
 use super::slot_sources;
 use crate::durability::incarnation;
@@ -203,7 +203,7 @@ fn served_by(nodes: &str, id: &str) -> Option<SlotSet> {
 }
 
 /// Returns the node that serves `slot`.
-fn owner_of(nodes: &str, slot: u16) -> Option<NodeId> {
+fn owner_of(nodes: &str, slot: u16) -> Option<ServerId> {
     let serves = |field| range(field).is_some_and(|slots| slots.contains(&slot));
     let owner = nodes.lines().find(|node| fields_of_slots(node).any(serves))?;
     owner.split(' ').next()?.as_bytes().try_into().ok()

@@ -6,10 +6,10 @@
 
 use std::cell::Cell;
 
-use palisade_core::BootTime;
+use palisade_core::{BootTime, ServerId};
 
 use crate::durability::incarnation;
-use crate::ffi::{Context, Message, ServerId, is_poisoned, send, warn};
+use crate::ffi::{Context, Message, is_poisoned, send, warn};
 use crate::{clock, state};
 
 /// The first bytes of each message, with its version. A message of another module has others.

@@ -2,12 +2,11 @@
 
 use std::ffi::{CString, c_char, c_uchar};
 
+use palisade_core::ServerId;
+
 use super::api::{api, raw};
 use super::boundary;
 use super::context::{Context, detached};
-
-/// The cluster's name for a server.
-pub type ServerId = [u8; 40];
 
 /// The handlers for messages of other servers.
 pub trait BusEvents {

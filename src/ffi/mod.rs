@@ -37,7 +37,7 @@ mod value;
 
 pub use blocked::{Blocked, BlockedClients};
 pub use boundary::is_poisoned;
-pub use bus::{BusEvents, Message, ServerId, send};
+pub use bus::{BusEvents, Message, send};
 pub use call::CallReply;
 pub use command::{AclGroup, Call, Command, Entry, Spec, register as register_command};
 pub use config::{

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::guard::slot_set::{CLUSTER_SLOTS, SlotSet, slot_of};
-use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, NodeId, Sources};
+use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, ServerId, Sources};
 use crate::refusal::Refusal;
 use crate::values::time::BootTime;
 
@@ -25,13 +25,13 @@ pub struct Gained {
 
 /// The slots that a node imports key by key, each with the node from which it comes. `None` if that node cannot be
 /// reached, or does not serve the slot any more.
-pub type Imports = BTreeMap<u16, Option<NodeId>>;
+pub type Imports = BTreeMap<u16, Option<ServerId>>;
 
 /// A slot that has come with its locks, but whose source (the node from which it came) has not yet said which grants it
 /// forgot.
 #[derive(Clone, Copy, Debug)]
 struct Unsettled {
-    from: NodeId,
+    from: ServerId,
     /// The time at which the slot came. Only the answer to a later question counts.
     since: BootTime,
     /// The end of the slot's guard if no answer comes.
@@ -54,9 +54,9 @@ struct InCluster {
     served: SlotSet,
     /// The slots that the node was importing key by key when it last read them. Each with its source, and the time at
     /// which this import was first read.
-    imported: BTreeMap<u16, (Option<NodeId>, BootTime)>,
+    imported: BTreeMap<u16, (Option<ServerId>, BootTime)>,
     /// The slots that are coming to this node in one step, with their locks. Each with the node from which it comes.
-    arriving: BTreeMap<u16, NodeId>,
+    arriving: BTreeMap<u16, ServerId>,
     /// The slots that have come with their locks, while their sources have not answered.
     unsettled: BTreeMap<u16, Unsettled>,
     /// The nodes from which these slots come.
@@ -106,7 +106,7 @@ impl InCluster {
 
     /// Takes a slot that came with its locks from the node `from`. `None`: nobody knows whether all of them came, so
     /// the slot is guarded until `until`. Returns whether the slot is guarded.
-    fn take(&mut self, slot: u16, from: Option<NodeId>, now: BootTime, until: BootTime) -> bool {
+    fn take(&mut self, slot: u16, from: Option<ServerId>, now: BootTime, until: BootTime) -> bool {
         match from {
             Some(from) => {
                 self.unsettled.insert(slot, Unsettled { from, since: now, until });
@@ -143,7 +143,7 @@ impl Slots {
     }
 
     /// Notes that these slots are coming from the node `from` in one step with their locks. `None`: they no longer are.
-    pub fn arriving(&mut self, slots: RangeInclusive<u16>, from: Option<NodeId>) {
+    pub fn arriving(&mut self, slots: RangeInclusive<u16>, from: Option<ServerId>) {
         if let Some(known) = &mut self.0 {
             for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
                 match from {
@@ -178,11 +178,11 @@ impl Slots {
 
     /// Returns the nodes that have to be asked at `now` which grants they have forgotten, because slots come from them.
     /// Notes that they are asked.
-    pub fn ask_sources(&mut self, now: BootTime) -> Vec<NodeId> {
+    pub fn ask_sources(&mut self, now: BootTime) -> Vec<ServerId> {
         let Some(known) = &mut self.0 else { return Vec::new() };
         let imported = known.imported.values().filter_map(|(from, since)| Some((from.as_ref().copied()?, *since)));
         let awaited = known.unsettled.values().filter(|unsettled| unsettled.awaits_answer(now));
-        let mut wanted: BTreeMap<NodeId, BootTime> = BTreeMap::new();
+        let mut wanted: BTreeMap<ServerId, BootTime> = BTreeMap::new();
         for (from, since) in imported.chain(awaited.map(|unsettled| (unsettled.from, unsettled.since))) {
             let last = wanted.entry(from).or_default();
             *last = since.max(*last);
@@ -194,7 +194,13 @@ impl Slots {
 
     /// Takes the answer of the node `from` to the question of the time `asked`: grants that it has forgotten may last
     /// until `until`. Returns the number of slots that are guarded because of it, and of those that are now open.
-    pub fn source_answers(&mut self, from: NodeId, asked: BootTime, now: BootTime, until: BootTime) -> (usize, usize) {
+    pub fn source_answers(
+        &mut self,
+        from: ServerId,
+        asked: BootTime,
+        now: BootTime,
+        until: BootTime,
+    ) -> (usize, usize) {
         let Some(known) = &mut self.0 else { return (0, 0) };
         if !known.sources.hear(&from, asked, until) {
             return (0, 0);

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use crate::values::time::BootTime;
 
-/// The cluster's name for a node.
-pub type NodeId = [u8; 40];
+/// The name that the cluster gives to a server.
+pub type ServerId = [u8; 40];
 
 /// The time for which an answer counts for a slot that is still being imported, in milliseconds: two rounds of
 /// questions. A node that restarts redirects nobody during its first two seconds, so an answer from before its restart
@@ -42,17 +42,17 @@ struct Source {
 
 /// The nodes from which slots come.
 #[derive(Clone, Debug, Default)]
-pub struct Sources(BTreeMap<NodeId, Source>);
+pub struct Sources(BTreeMap<ServerId, Source>);
 
 impl Sources {
     /// Keeps the nodes for which `comes_from` returns true, and forgets the others.
-    pub fn keep(&mut self, comes_from: impl Fn(&NodeId) -> bool) {
+    pub fn keep(&mut self, comes_from: impl Fn(&ServerId) -> bool) {
         self.0.retain(|node, _| comes_from(node));
     }
 
     /// Returns whether `node` has to be asked at `now`. `since` is the time at which the last slot came from it, or began
     /// to. If so, notes that it is asked.
-    pub fn ask(&mut self, node: NodeId, since: BootTime, now: BootTime) -> bool {
+    pub fn ask(&mut self, node: ServerId, since: BootTime, now: BootTime) -> bool {
         let asked = &mut self.0.entry(node).or_default().asked;
         let is_due = asked.is_none_or(|last| last.plus_ms(ASK_AGAIN_MS) <= now || last < since);
         if is_due {
@@ -63,7 +63,7 @@ impl Sources {
 
     /// Takes the answer of `node` to the question of the time `asked`: it may have forgotten grants that last until
     /// `until`. Returns false if that question was not asked.
-    pub fn hear(&mut self, node: &NodeId, asked: BootTime, until: BootTime) -> bool {
+    pub fn hear(&mut self, node: &ServerId, asked: BootTime, until: BootTime) -> bool {
         let Some(source) = self.0.get_mut(node) else { return false };
         let is_newer = source.answer.is_none_or(|answer| answer.asked <= asked);
         if source.asked.is_none_or(|last| last < asked) || !is_newer {
@@ -75,7 +75,7 @@ impl Sources {
 
     /// Returns the latest end of the grants that `node` has forgotten, from its answer to a question. That question was
     /// asked at `since` or later, and within the last [`FRESH_MS`]. `None` if there is no such answer.
-    pub fn forgot_until(&self, node: &NodeId, since: BootTime, now: BootTime) -> Option<BootTime> {
+    pub fn forgot_until(&self, node: &ServerId, since: BootTime, now: BootTime) -> Option<BootTime> {
         let answer = self.0.get(node)?.answer?;
         (since <= answer.asked && now <= answer.asked.plus_ms(FRESH_MS)).then_some(answer.until)
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::fixture::ms;
 
-    const FROM: NodeId = [b'a'; 40];
+    const FROM: ServerId = [b'a'; 40];
 
     #[test]
     fn a_node_is_asked_again_after_a_pause_or_if_another_slot_has_come() {

@@ -7,7 +7,7 @@ use crate::durability::ties::Found;
 use crate::guard::guard_ms;
 use crate::guard::slot_set::SlotSet;
 use crate::guard::slots::{Gained, Imports};
-use crate::guard::sources::NodeId;
+use crate::guard::sources::ServerId;
 use crate::node::Node;
 use crate::values::time::{BootTime, Now};
 
@@ -45,7 +45,7 @@ impl Node {
     }
 
     /// Notes that these slots are coming from the node `from` in one step with their locks. `None`: they no longer are.
-    pub fn slots_arrive(&mut self, slots: RangeInclusive<u16>, from: Option<NodeId>) {
+    pub fn slots_arrive(&mut self, slots: RangeInclusive<u16>, from: Option<ServerId>) {
         self.slots.arriving(slots, from);
     }
 
@@ -58,7 +58,7 @@ impl Node {
     }
 
     /// Returns the nodes that have to be asked now which grants they have forgotten: those from which slots come.
-    pub fn ask_sources(&mut self, now: BootTime) -> Vec<NodeId> {
+    pub fn ask_sources(&mut self, now: BootTime) -> Vec<ServerId> {
         self.slots.ask_sources(now)
     }
 
@@ -67,7 +67,7 @@ impl Node {
     /// of it, and of those that are now open.
     pub fn source_answers(
         &mut self,
-        from: NodeId,
+        from: ServerId,
         asked: BootTime,
         forgotten_ms: u32,
         now: BootTime,

@@ -6,7 +6,7 @@ use super::super::{Finding, Question, Reply, Request, Run, Step};
 use crate::fixture::{KEY, asks, owner, ttl};
 use crate::guard::slot_set::{SlotSet, slot_of};
 use crate::guard::slots::Imports;
-use crate::guard::sources::NodeId;
+use crate::guard::sources::ServerId;
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::node::Node;
@@ -18,7 +18,7 @@ use crate::values::token::Token;
 const TTL_MS: u64 = 60_000;
 
 /// The node that has the slot while the node under test does not.
-const OTHER: NodeId = [b'o'; 40];
+const OTHER: ServerId = [b'o'; 40];
 
 /// The time at which each history begins, in microseconds. By then the clock has passed the tokens of the node's start.
 const BEGIN_US: u64 = 10_000_000;

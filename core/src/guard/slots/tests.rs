@@ -13,7 +13,7 @@ fn none() -> SlotSet {
     SlotSet::default()
 }
 
-const FROM: NodeId = [b'f'; 40];
+const FROM: ServerId = [b'f'; 40];
 
 fn imports(slots: RangeInclusive<u16>) -> Imports {
     slots.map(|slot| (slot, Some(FROM))).collect()
