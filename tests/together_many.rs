@@ -85,7 +85,7 @@ fn a_lock_of_many_holders_passes_as_a_whole() {
             "{ends_by}"
         );
         assert_eq!((server.info("held"), server.info("deadlines")), (1, 1), "{ends_by}");
-        assert_eq!(me.say("LOCK.EXTEND k w 60000"), int(granted));
+        assert_eq!(me.insist("LOCK.EXTEND k w 60000"), int(granted));
         assert_eq!(me.say("LOCK.RELEASE k w"), int(0));
     }
     readers(&mut me, MANY, 60_000);
