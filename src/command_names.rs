@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-/// The command by which a master sends its replicas, and the AOF, the content of a lock.
+/// The command by which a master sends its replicas, and the AOF, the content of a lock or a gate.
 pub const EFFECT: &CStr = c"LOCK.EFFECT";
 
 /// The command by which a master sends its replicas the ceilings of tokens, and the longest lease that may run.

@@ -158,7 +158,7 @@ impl SlotEvents for NodeEvents {
 
 impl BusEvents for NodeEvents {
     fn asked(ctx: Context<'_>, from: &ServerId, payload: &[u8]) {
-        // The node may have gained the slot that leaves it a moment ago.
+        // The slot that leaves this node now may have come to it only a moment ago, unread.
         cluster::tick(ctx);
         // A lock that MIGRATE has just moved to that server was not forgotten.
         if state::with(|node| node.slots().has_dropped(None)) {

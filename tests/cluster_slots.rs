@@ -88,8 +88,7 @@ fn the_guard_of_a_slot_outlasts_a_restart() {
     assert!(guarded_ms(to.client().say("LOCK.ACQUIRE k you 60000")) > 20_000);
 }
 
-/// The locks of a node that was shut down still belong to it when it restarts: with the proof, nothing has to be
-/// guarded.
+/// A node is killed and restarts with its slots. Its AOF proves that it remembers every grant, so nothing is guarded.
 #[test]
 fn a_restart_that_proves_its_locks_serves_its_slots() {
     let (mut one, _other) = cluster_with_aof();
@@ -146,8 +145,8 @@ fn slots_that_were_imported_are_served_and_their_tokens_go_on() {
     wait_until("the former owner has answered", || guarded_slots(&to) == 0);
 }
 
-/// The master of a slot is killed without its data while `k` is held. It comes back guarded, and the slot leaves it. Its
-/// guard goes along, to one node and from there to a third.
+/// The master of a slot, which stores no data, is killed while `k` is held. It restarts guarded, and the slot moves
+/// away. The guard goes along with the slot, to one node and from there to a third.
 #[test]
 fn the_guard_of_a_master_goes_along_with_its_slots() {
     for in_one_step in [false, true] {

@@ -1,9 +1,9 @@
 //! The rules of Palisade locks, without Redis.
 //!
-//! A *lock* is what one key holds: an owner, a fencing token, a number of holds, and a *lease* that ends at a deadline
-//! on the boot clock. Everything here is a function of its inputs. The time is handed in as [`Now`], and the key's
-//! content as `Option<&mut Lock>`. The [`engine`] returns the necessary actions step by step. The Redis module performs
-//! the steps on its server; simulation, models and fuzzer perform them in memory.
+//! A *lock* is what one key holds: one grant or several, each with an owner, a fencing token, a number of holds, and a
+//! *lease* that ends at a deadline on the boot clock. Everything here is a function of its inputs. The time is handed
+//! in as [`Now`], and the key's content as `Option<&mut Lock>`. The [`engine`] returns the necessary actions step by
+//! step. The Redis module performs the steps on its server; simulation, models and fuzzer perform them in memory.
 //!
 //! # States of a key
 //!
@@ -18,9 +18,9 @@
 //!
 //! 1. Between a grant and its deadline no other owner is granted the key ([`acquire()`]). A node that may have
 //!    forgotten grants is guarded until they have all ended ([`Guard`]).
-//! 2. A grant's token is larger than every token the key ever had ([`Tokens`]). This holds after the key was released,
-//!    deleted or flushed, because the node remembers the highest tokens outside the keys. It holds in another
-//!    incarnation, because no token is issued above a ceiling that is on the disk.
+//! 2. A grant's token is larger than every token the key ever had ([`Tokens`]), except among readers and among permits.
+//!    This holds after the key was released, deleted or flushed, because the node remembers the highest tokens outside
+//!    the keys. It holds in another incarnation, because no token is issued above a ceiling that is on the disk.
 //! 3. A deadline never moves towards now ([`extend()`], [`reenter()`]).
 //! 4. A refusal changes nothing.
 //! 5. A lock that becomes free passes to the first in its queue, before any later request ([`hand_over()`]); no waiting

@@ -17,7 +17,7 @@ use crate::{clock, config, driver};
 pub struct Release;
 
 impl Command for Release {
-    // The server refuses this command from a client of a replica.
+    // Not `master_only`, since a replica runs the command when its master sends it. `run` refuses clients of a replica.
     const SPEC: Spec = Spec::new(request::Release::SPEC, AclGroup::Write, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

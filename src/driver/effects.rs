@@ -79,7 +79,8 @@ pub(super) fn only_counted(ctx: Context<'_>) -> bool {
     propagation::nobody_listens() && ctx.count_change()
 }
 
-/// Updates the node's memory for a new or changed lock in the key. Every node does this, wherever the lock was granted.
+/// Removes an expiry of the key, whose lock is new or changed, and tells clients that WATCH or track the key. Every
+/// node does this, wherever the lock was granted.
 pub fn stored(key: &mut LockKey<'_>) {
     key.clear_expiry();
     key.signal_modified();

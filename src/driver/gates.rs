@@ -54,7 +54,8 @@ pub fn told(ctx: Context<'_>, key: &mut GateKey<'_>, record: &[u8], here: Here) 
     Ok(())
 }
 
-/// Updates the node's memory for a new or changed gate in the key. Every node does this.
+/// Removes an expiry of the key, whose gate is new or changed, tells clients that WATCH or track the key, and lists the
+/// gate. Every node does this.
 fn stored(ctx: Context<'_>, key: &mut GateKey<'_>) {
     key.clear_expiry();
     key.signal_modified();

@@ -13,7 +13,7 @@ thread_local! {
     static MAY_ANSWER: Cell<usize> = const { Cell::new(ANSWERS_A_PASS_MAX) };
     /// The largest number of clients that were answered in one pass so far.
     static MOST_ANSWERED: Cell<usize> = const { Cell::new(0) };
-    /// The function that does due work: files which the timer imports cannot name it.
+    /// The function that does due work, which the timer sets: this file cannot import the timer, which imports it.
     static WORK: Cell<Option<fn(Context<'_>)>> = const { Cell::new(None) };
     /// True if due work will be done in the next pass.
     static IS_WORK_PLANNED: Cell<bool> = const { Cell::new(false) };

@@ -26,8 +26,7 @@ pub struct StateWriter {
 struct Shared {
     wanted: Mutex<Wanted>,
     wake: Condvar,
-    /// The number of the state that is on the disk, and whether the last write failed. It is locked while a file is
-    /// being written.
+    /// The state that is on the disk. It is locked while a file is being written.
     written: Mutex<Written>,
     saved: AtomicU64,
     ceiling: AtomicU64,
@@ -42,7 +41,7 @@ struct Wanted {
     closed: bool,
 }
 
-/// The state on the disk, by its number, and whether the last write failed.
+/// The state file, and the number of the newest state in it.
 struct Written {
     number: u64,
     file: StateFile,

@@ -66,7 +66,8 @@ impl Spec {
         Self { master_only: true, ..self }
     }
 
-    /// Returns this description of a command that a poisoned node refuses, because its answer promises something.
+    /// Returns this description, changed to that of a command which a poisoned node refuses, because its answer
+    /// promises something.
     pub const fn refused_when_poisoned(self) -> Self {
         Self { refused_when_poisoned: true, ..self }
     }

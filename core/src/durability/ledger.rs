@@ -28,8 +28,8 @@ pub struct Ledger {
     outstanding: OutstandingTtl,
     /// The time at which an operator last lifted a guard.
     lifted: BootTime,
-    /// The highest ceiling (the highest token that may be issued) in any state that was handed to the file's writer, or
-    /// that the master has sent.
+    /// The highest ceiling (the highest token that may be issued) that a state file's writer was given, in this
+    /// incarnation or the last, or that the master has sent.
     ceiling: u64,
     handed: Handed,
     /// The number of the latest state on the disk. `needed` is the number of the state that must be there before
@@ -210,7 +210,8 @@ impl Ledger {
         self.handed.number
     }
 
-    /// Returns whether the disk has this guard, or a later-ending one that also forbids extending the locks in memory.
+    /// Returns whether the disk has this guard, or one that ends later. Both must forbid extending the locks in memory,
+    /// or neither.
     pub fn has_guard(&self, guard: Option<SavedGuard>) -> bool {
         let Handed { guard: handed, guard_number, .. } = self.handed;
         let covers =
@@ -260,7 +261,8 @@ impl Ledger {
     }
 
     /// Returns whether a state should be written now, before a request has to wait for it. That is so when half of the
-    /// tokens up to the ceiling are used up, or when the disk lacks something that the master has sent.
+    /// tokens up to the ceiling are used up, or when the last state handed to the file's writer lacks a stripe's
+    /// ceiling, the master's ceiling or a longer lease.
     pub fn is_write_due(&self, tokens: &Tokens, skew_ms: u32, now: Now) -> bool {
         let Handed { ceiling, stripe_change, outstanding_ttl_ms, .. } = self.handed;
         tokens.uses_up(ceiling, now.wall_us, skew_ms)

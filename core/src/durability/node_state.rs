@@ -84,7 +84,7 @@ pub struct NodeState {
     pub guard: Option<SavedGuard>,
     /// The time at which an operator last lifted a guard; zero if never on this boot.
     pub lifted: BootTime,
-    /// The time before which granted locks may belong to an incarnation that the node could not prove to remember.
+    /// The time before which grants are suspect, because a start could not prove that the node remembers all of them.
     pub unproved_before: BootTime,
     /// The AOF file that contains every grant of this incarnation, if there is one.
     pub aof: Option<AofFile>,

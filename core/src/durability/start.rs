@@ -87,15 +87,14 @@ pub struct Verdict {
     pub is_guarded: bool,
     /// True if the machine has not rebooted since the last incarnation, so times of that incarnation are valid.
     pub is_same_boot: bool,
-    /// The time before which granted locks are suspect, because the node cannot prove to remember that time.
+    /// The time before which granted locks are suspect, because the node cannot prove that it remembers all of them.
     pub trusted_since: BootTime,
 }
 
-/// Returns a token that no earlier incarnation of the node exceeded: the ceiling in its state file. Without a state
-/// file that is the highest possible token, provided that clocks agree. (A ceiling may also come from a token of
-/// another node, whose clock is ahead of this one's.) If the file is a copy, or another incarnation used the data
-/// since, that incarnation may have issued larger tokens. Then the result is the larger of ceiling and clock, plus the
-/// lead by which an incarnation raises its ceiling.
+/// Returns a token that no earlier incarnation of the node exceeded. With a state file that belongs to the data, it is
+/// the file's ceiling, or the clock if that is ahead. Without a file, it is the clock plus all that a ceiling can be
+/// ahead: twice the skew (another node's clock may be ahead too) and both leads. If the file is a copy, or another
+/// incarnation used the data since, it is that sum, or the file's ceiling plus two leads if that is larger.
 pub fn token_floor(last: Option<&NodeState>, found: &Found, wall_us: u64, skew_ms: u32) -> u64 {
     let highest = ahead_us(ahead_us(wall_us, skew_ms), skew_ms) + CEILING_LEAD + ISSUED_LEAD;
     match last {

@@ -58,8 +58,8 @@ impl Run<'_> {
         at.node.ensure_may_wait(self.key, about, asker).map(|()| asker.user)
     }
 
-    /// Joins the queue if the server has blocked the client; the answer comes later. If it could not block the client,
-    /// nothing waits, not even for the disk.
+    /// Joins the queue if the server has blocked the client; the answer comes later. If it could not, a request that
+    /// would wait only for the disk is refused with NOTYET.
     #[cold]
     pub(super) fn blocked(&mut self, user: UserId, for_disk: bool, at: &mut At<'_>) -> Option<Step> {
         if let Finding::Blocked(id) = at.said

@@ -48,8 +48,8 @@ impl Work {
 }
 
 impl Node {
-    /// Returns the time of the next event that no command causes: the end of a lease, of a wait, of a reservation or
-    /// of a gate.
+    /// Returns the time of the next event that no command causes: a lease, wait, reservation or gate ends, a lease has
+    /// to be renewed, or a BREAK goes on (then zero).
     pub fn next_due(&self) -> Option<BootTime> {
         if !self.breaking.is_empty() {
             return Some(BootTime::default());

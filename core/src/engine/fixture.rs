@@ -323,7 +323,7 @@ impl Key {
         self.node.waiting.take_answers(usize::MAX).into_iter().map(|(id, answer)| (id.0, answer)).collect()
     }
 
-    /// Performs a random step, then all due work. Checks that a refused request changes nothing.
+    /// Performs a random step, then all due work.
     pub fn random_step(&mut self, (step, who, wanted, lease, passes): (u8, u8, usize, u64, u64)) {
         let name = who.to_string();
         let first = self.lock.as_ref().filter(|_| who > 0).map(|lock| lock.first().token());

@@ -92,7 +92,7 @@ impl Node {
     }
 
     /// Notes that a database, or all of them (`None`), is about to be emptied. Returns the deadlines of its locks. The
-    /// caller passes them on, and [`Node::dropped`] then guards the node.
+    /// caller hands them to [`Node::dropped_perhaps`], or their end to [`Node::dropped`], which guards the node.
     pub fn flush(&mut self, db: Option<u32>) -> Detached {
         // Queues of other databases are checked too: the guard may be armed now, which changes when they can be served.
         self.waiting.wake_all();

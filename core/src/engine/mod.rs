@@ -10,11 +10,11 @@
 //! | what happens | file |
 //! |---|---|
 //! | a command arrives | `run.rs`; before its rule `preconditions.rs`, then `decide.rs` |
-//! | it is refused, or has to wait | `blocking.rs` |
+//! | a command is refused, or has to wait | `blocking.rs` |
 //! | a BREAK ends very many grants | `break_slices.rs` |
 //! | a lock ends or is free, and somebody waits | `passing.rs` |
 //! | the server changes keys by itself, or for others | `keyspace.rs` |
-//! | nothing, but time passes | `due.rs` |
+//! | time passes: a lease, wait, reservation or gate ends | `due.rs` |
 
 mod at;
 mod blocking;

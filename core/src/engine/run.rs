@@ -146,8 +146,8 @@ impl<'a> Run<'a> {
         self.run_stages(At { key: self.key, held, said, node, now })
     }
 
-    /// Returns whether this is the usual case. Then nothing has to happen before the rule, and nobody waits for the
-    /// lock, watches it or holds it together with others.
+    /// Returns whether this is the usual case: nothing has to happen before the rule of an ACQUIRE, RELEASE or EXTEND,
+    /// and nobody waits for the lock, watches it or holds it together with others.
     #[inline(always)]
     fn is_plain(&self, held: Option<&Lock>, node: &Node, now: Now) -> bool {
         matches!(self.request, Request::Acquire(_) | Request::Release(_) | Request::Extend(_))
@@ -242,7 +242,7 @@ impl<'a> Run<'a> {
         passing.next(&mut self.granted, at)
     }
 
-    /// Continues with the queue of the lock, if it has one; then `reply` is the answer.
+    /// Serves the queue of the lock, if it has one, then answers with `reply`.
     pub(super) fn serve_queue(&mut self, by: By, reply: Reply, at: &mut At<'_>) -> Option<Step> {
         if !at.has_queue() {
             return self.answer(Ok(reply));
@@ -250,8 +250,8 @@ impl<'a> Run<'a> {
         self.go_on(Stage::Passes(Passing::begin(by, at), reply))
     }
 
-    /// Removes a grant whose lease is over from a lock that others hold, and reports it. `None` if there is no further
-    /// one.
+    /// Removes a grant whose lease is over from a lock that others hold, and reports it. `None` if no such grant is
+    /// left, or this run has removed [`ENDED_A_STEP_MAX`].
     #[inline(never)]
     fn end_over(&mut self, at: &mut At<'_>) -> Option<Step> {
         self.touches_queue |= at.has_queue();
@@ -300,9 +300,9 @@ impl<'a> Run<'a> {
             }
             // Others still hold the lock. A waiting request may be able to join them, now that grants have ended.
             Some(_) if self.over > 0 => return self.serve_queue(By::Itself, Reply::Null, at),
-            // Otherwise the entry belongs to an earlier lock of this name, or to none, although it should have been
-            // removed with its lock.
+            // The lease of this lock was extended.
             Some(lock) if due.is_of(lock) => at.schedule_expiry(),
+            // The entry belongs to an earlier lock of this name, although it should have been removed with that lock.
             _ => at.node.forget_due(due),
         }
         self.answer(Ok(Reply::Null))

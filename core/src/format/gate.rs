@@ -4,9 +4,9 @@
 //! | bytes | content |
 //! |---|---|
 //! | 0 | version, 4 |
-//! | 1 | 0: all that the gate knows; 1: one token that passed since |
+//! | 1 | 0: all tokens that the gate knows; 1: one token that has passed |
 //! | 2..7 | the first bytes of the id of the boot that the clock belongs to |
-//! | 7..15 | time of writing, microseconds on the boot clock; the end if that was before |
+//! | 7..15 | time of writing, microseconds on the boot clock; the end, if that is earlier |
 //! | 15..23 | end, likewise; all bits set for a gate that stays |
 //! | 23.. | the largest token of each kind, 10 bytes each |
 //!

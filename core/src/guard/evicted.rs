@@ -33,8 +33,8 @@ impl Evictee {
 pub struct Evicted(HashMap<(u32, Box<[u8]>), (Box<[u8]>, BootTime)>);
 
 impl Evicted {
-    /// Notes that `lock` was evicted from `key`. If an earlier lock of that key was evicted too, it may also still be
-    /// held.
+    /// Notes that `lock` was evicted from `key`. If an earlier evicted lock of that key may still be held, the later
+    /// end of both counts, and no owner may acquire the key unless both had the same.
     pub fn note(&mut self, Key { db, name }: Key<'_>, lock: Evictee, now: BootTime) {
         let Evictee { holder, end } = lock;
         let (held_by, until) = self.0.entry((db, name.into())).or_insert_with(|| (holder.clone(), end));

@@ -69,8 +69,8 @@ impl Guard {
         self.0 = Some(armed);
     }
 
-    /// Adapts a guard that was armed on another boot. The times of its causes mean nothing on this boot's clock. So if
-    /// the guard forbids extending earlier locks, these are all locks from before `now`.
+    /// Adapts a guard that was armed on another boot. The times of its causes mean nothing on this boot's clock. So a
+    /// guard that forbids extending earlier locks forbids it for all locks granted before `now`.
     pub fn since_now(&mut self, now: BootTime) {
         if let Some(armed) = self.0.as_mut().filter(|armed| armed.doubts_locks()) {
             armed.since = now;

@@ -1,5 +1,5 @@
-//! The longest lease that may still run. It is the maximum of `lock.max-ttl`, of a larger value that an earlier
-//! incarnation had, and of the leases that the node's master grants.
+//! The longest lease that may still run. It is the maximum of `lock.max-ttl`, of longer leases that earlier
+//! incarnations granted or that were loaded or replicated, and of the leases that the node's master grants.
 
 use crate::guard::guard_ms;
 use crate::values::limits::MAX_TTL_LIMIT_MS;
@@ -39,7 +39,7 @@ impl Master {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutstandingTtl {
     ms: u32,
-    /// The time until which an earlier incarnation's larger value, `ms`, counts.
+    /// The time until which leases of `ms` milliseconds may run; later ones have at most `present_ms`.
     until: BootTime,
     present_ms: u32,
     /// The longest lease seen in this incarnation, in milliseconds.
@@ -115,7 +115,7 @@ impl OutstandingTtl {
         }
     }
 
-    /// Returns the longest lease that may still run at `now` and that the node itself granted or saw, in milliseconds.
+    /// Returns the longest lease that may still run at `now`, apart from those of the present master, in milliseconds.
     pub fn own_ms(&self, now: BootTime) -> u32 {
         if now <= self.until { self.ms } else { self.present_ms }
     }

@@ -162,7 +162,8 @@ impl Slots {
         for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
             gained.unknown += 1;
             let from = known.arriving.remove(&slot);
-            // It may have left unseen, so that it counts as served. Or it has been read already.
+            // A slot that counts as served has been read since it came, and needs nothing. If it was announced
+            // (`from`), it left and came back unread.
             if from.is_some() || !known.served.contains(slot) {
                 gained.guarded += usize::from(known.take(slot, from, now, until));
                 known.served.set(slot, true);

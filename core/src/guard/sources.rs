@@ -12,8 +12,8 @@ use crate::values::time::BootTime;
 pub type ServerId = [u8; 40];
 
 /// The time for which an answer counts for a slot that is still being imported, in milliseconds: two rounds of
-/// questions. A node that restarts redirects nobody during its first two seconds, so an answer from before its restart
-/// no longer counts when it does.
+/// questions. A node that restarts redirects nobody during its first two seconds. After them an answer from before the
+/// restart no longer counts.
 const FRESH_MS: u32 = 200;
 
 /// The longest time, in milliseconds, for which a node waits for the answer about a slot that has come from another
@@ -62,7 +62,7 @@ impl Sources {
     }
 
     /// Takes the answer of `node` to the question of the time `asked`: it may have forgotten grants that last until
-    /// `until`. Returns false if that question was not asked.
+    /// `until`. Returns false if that question was not asked, or if a later one is already answered.
     pub fn hear(&mut self, node: &ServerId, asked: BootTime, until: BootTime) -> bool {
         let Some(source) = self.0.get_mut(node) else { return false };
         let is_newer = source.answer.is_none_or(|answer| answer.asked <= asked);

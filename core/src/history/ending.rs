@@ -15,7 +15,7 @@ pub enum Ending {
     Broken,
     /// Another command of the server deleted the key (DEL, SET, ...).
     Deleted,
-    /// Another command deleted its key, and the lock continues under another name.
+    /// Another command renamed the key, and the lock continues under the new name.
     Renamed,
     /// A flush emptied the database.
     Flushed,

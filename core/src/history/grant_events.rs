@@ -140,7 +140,7 @@ impl Outbox {
         std::mem::take(&mut self.missed)
     }
 
-    /// Corrects the newest events that say "deleted": up to `count` of them that satisfy `which` get the ending
+    /// Corrects events that say "deleted": among the newest `count`, those that satisfy `which` get the ending
     /// `ending`.
     pub(super) fn deleted_by(&mut self, ending: Ending, count: usize, which: impl Fn(&GrantEvent) -> bool) {
         let newest = self.events.iter_mut().rev().take(count);

@@ -42,7 +42,8 @@ pub struct History {
     contention: Contention,
     prefixes: Prefixes,
     outbox: Outbox,
-    /// True if beginnings and changes of grants are recorded too, because events have subscribers.
+    /// True if beginnings and changes of grants are recorded too: for subscribers of events, or for the figures by key
+    /// prefix.
     notices_grants: bool,
     /// The end of a grant is recorded if its request waited at least this long, in milliseconds.
     from_ms: u64,

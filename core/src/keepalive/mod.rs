@@ -83,7 +83,7 @@ struct KeptLease {
     until: BootTime,
     due: BootTime,
     share: Share,
-    /// The departures of the lock and its database when the lock was last found in its key.
+    /// The departures of the lock and its database (`places.rs`) when the lock was last found in its key.
     seen: u64,
 }
 
@@ -213,7 +213,8 @@ impl KeepAlives {
         here.map_or(0, |(_, kept)| kept.share.renewals)
     }
 
-    /// Returns the holder that leases of the lock of `key` are looked up by; `None` if the lock has none.
+    /// Returns the holder under which a lease of the lock of `key` is listed; `None` if no lease of that lock is kept
+    /// alive.
     fn holder(&self, key: Key<'_>, owner: &[u8]) -> Option<Holder> {
         self.of(key).map(|lock| lock.holder(owner))
     }

@@ -19,8 +19,8 @@ const MAIN: u32 = 0;
 /// The largest number of databases in which one step looks for due entries.
 const DATABASES_A_STEP: usize = 16;
 
-/// An entry of [`Deadlines`] that came due: its time has passed. Its lock still refers to the entry, and has to
-/// schedule or cancel it.
+/// An entry of [`Deadlines`] that came due: its time has passed. Its lock still refers to the entry, which has to be
+/// scheduled again, cancelled or forgotten.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     /// The database that has the lock's key.

@@ -87,8 +87,8 @@ pub struct Holders {
     modes: Modes,
     /// The longest lease that any grant of this lock ever had, in milliseconds.
     longest_ttl_ms: u32,
-    /// The lower bounds for new tokens, from the tokens issued since the lock was last free. `None` if it is unknown
-    /// when that was, under the lock's present name.
+    /// The lower bounds for new tokens, from the tokens issued since the lock was last free. `None` if the node does
+    /// not know when the lock was last free under its present name.
     phase: Option<Phase>,
     /// The value of [`Past::swaps`] when the present phase began. If the node's value differs, the lock may have come
     /// from another key.
@@ -187,7 +187,7 @@ impl Holders {
     }
 
     /// Removes the grant at the index `place` from the trees of deadlines and tokens. The caller then changes its
-    /// deadline or token.
+    /// deadline or token and calls [`Self::list`], or removes the grant.
     fn unlist(&mut self, place: u32) {
         let grant = &self.holder(place).grant;
         let (end, tokened) = (End { due: grant.deadline, place }, Tokened::new(grant, place));

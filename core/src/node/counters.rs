@@ -18,7 +18,7 @@ pub struct Counters {
     pub expiries: u64,
     /// Locks broken by an operator with LOCK.BREAK.
     pub breaks: u64,
-    /// The number of EXTENDs that extended a lease.
+    /// EXTENDs by holders, even if the lease already lasted longer.
     pub extensions: u64,
     /// Extensions by the node itself, of leases that are kept alive.
     pub renewals: u64,
@@ -26,7 +26,7 @@ pub struct Counters {
     pub conversions: u64,
     /// NOTEs that replaced the note of a grant.
     pub notes: u64,
-    /// The number of REENTERs that added a hold.
+    /// REENTERs by holders, even if the level left the holds as they were.
     pub reentries: u64,
     /// Grants to requests that waited in the queue.
     pub hand_overs: u64,

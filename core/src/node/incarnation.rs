@@ -22,8 +22,8 @@ impl Node {
     /// grants nothing before its start is judged ([`Node::judge`]) and its first state is on the disk.
     pub fn begin(beginning: &Beginning<'_>, mut tokens: Tokens, now: BootTime) -> Self {
         if let Some(last) = beginning.last {
-            // A token needs a ceiling that is on the disk, and the new one is not yet. So nothing is issued until it
-            // is: no stripe is below the last ceiling.
+            // The last ceiling counts until a new one is on the disk. Until then no token is issued, since no stripe is
+            // below the last ceiling.
             tokens.set_ceiling(last.ceiling);
             tokens.restore_stripes(&last.stripes);
         } else if beginning.has_file {

@@ -78,8 +78,7 @@ pub struct Node {
     pub(crate) counters: Counters,
     /// The guard, which refuses while grants may have been forgotten.
     pub(crate) guard: Guard,
-    /// Locks granted before this time are suspect: they belong to an incarnation that the node cannot prove to
-    /// remember.
+    /// Locks granted before this time are suspect, because the node cannot prove that it remembers all of them.
     pub(crate) trusted_since: BootTime,
     /// Locks that the server evicted, and whose leases may still run.
     pub(crate) evicted: Evicted,
@@ -206,8 +205,8 @@ impl Node {
         &self.guard
     }
 
-    /// Returns the time before which granted locks are suspect: they belong to an incarnation that the node cannot
-    /// prove to remember.
+    /// Returns the time before which granted locks are suspect, because the node cannot prove that it remembers all of
+    /// them.
     pub fn trusted_since(&self) -> BootTime {
         self.trusted_since
     }
@@ -298,8 +297,8 @@ impl Node {
         if may_be_left { self.trusted_since } else { BootTime::default() }
     }
 
-    /// Returns whether `grant` is suspect for good: it came from outside, or from an incarnation that the node cannot
-    /// prove to remember.
+    /// Returns whether `grant` is suspect for good: it came from outside (RESTORE, for example), or began before
+    /// [`Node::trusted_since`].
     pub fn is_suspect(&self, grant: &Grant) -> bool {
         grant.is_from_outside() || grant.granted < self.trusted_since
     }
@@ -321,8 +320,8 @@ impl Node {
     }
 
     /// Refuses to promise anything about a grant of which the node is not sure. Such a grant came from outside
-    /// (RESTORE, for example), or from an incarnation that the node cannot prove to remember. While the node is
-    /// guarded, it is sure of no grant from before the cause of the guard.
+    /// (RESTORE, for example), or began before [`Node::trusted_since`]. While the node is guarded, it is sure of no
+    /// grant from before the cause of the guard.
     pub(crate) fn ensure_trusted(&self, grant: &Grant, now: BootTime) -> Result<(), Refusal> {
         if self.is_suspect(grant) {
             return Err(Refusal::Suspect { left_ms: grant.deadline().ms_since_rounded_up(now) });

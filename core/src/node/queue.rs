@@ -129,8 +129,8 @@ impl Node {
         self.queues().postpone(key, refusal, now);
     }
 
-    /// Removes one request or one piece of news that a listener left behind when it ended, at `now`. Returns false if
-    /// nothing is left.
+    /// Removes one request, or a slice of the news, that a listener left behind when it ended, at `now`. Returns false
+    /// if nothing is left.
     pub fn let_one_leave(&mut self, now: BootTime) -> bool {
         match self.listeners.take_left() {
             Some(Left::Request(id)) => {

@@ -2,8 +2,8 @@
 //!
 //! A client that waits for many locks would need as many connections if each request blocked one. Instead one
 //! connection listens under a name, and requests over other connections name it: their answers are its *news*. A
-//! request has the same place and the same answer either way. A listener is to its requests what a connection is to a
-//! blocked client: when it ends, they leave their queues, in slices, however many they are.
+//! request has the same place and the same answer either way. When a listener ends, its requests leave their queues, as
+//! the request of a blocked client does when its connection ends. Many requests leave in slices.
 //!
 //! News that the listener has not taken yet keeps the place of its request. So a client that sends requests and never
 //! listens soon finds no room for further ones.

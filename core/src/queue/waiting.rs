@@ -35,8 +35,8 @@ pub enum Answer {
         /// The time waited, in milliseconds, rounded down: the lease began this long after the request arrived.
         waited_ms: u64,
     },
-    /// The owner's turn has come: the lock is free, and reserved for it for a short time. The number is that of the
-    /// permit; 0 for another mode.
+    /// The owner's turn has come: the lock is free, and reserved for the owner for a short time. The number is that of
+    /// the permit; 0 for another mode.
     Turn(u16),
     /// For a BREAK that takes several slices: all grants with this token have ended.
     Broken(Token),

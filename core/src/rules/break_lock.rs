@@ -8,8 +8,8 @@ use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// Breaks every grant, or those with the named token; no later grant gets that token. Returns the largest token of the
-/// broken grants. `None` if there is no such grant; then nothing changed.
+/// Decides a BREAK of every grant, or of those with the named token, which no later grant gets. The engine removes the
+/// grants. Returns the largest token of the broken grants. `None` if there is no such grant; then nothing changed.
 pub fn break_lock(
     key: Key<'_>,
     held: Option<&mut Lock>,

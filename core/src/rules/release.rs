@@ -26,9 +26,9 @@ pub enum Released {
 /// Lowers the holds of the owner's grant of `key` by one, or with a level to `level - 1`. With a level the command may
 /// be repeated without harm. It also withdraws the owner's waiting requests, unless it names a grant by its token.
 ///
-/// An adopted grant ends only by its token or a level. A release without both comes from the attempt that acquired the
-/// lock and never received the answer. That attempt has given up, but another process of the owner continues with the
-/// lock, so the grant stays.
+/// A RELEASE ends an adopted grant only if it names the token or a level. A release without both comes from the attempt
+/// that acquired the lock and never received the answer. That attempt has given up, but another process of the owner
+/// continues with the lock, so the grant stays.
 #[inline(always)]
 pub fn release(key: Key<'_>, held: Option<&mut Lock>, ask: &Release<'_>, node: &mut Node, now: Now) -> Released {
     if ask.token.is_none() {

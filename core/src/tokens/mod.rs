@@ -3,7 +3,7 @@
 //! Kleppmann, "How to do distributed locking" (2016): the resource refuses a token smaller than one it has seen. That
 //! needs tokens that grow over *all* grants of a key, also after the key was released, deleted or flushed. So the
 //! highest token is kept outside the keys, one for each stripe of keys. Memory stays fixed, however many keys were ever
-//! locked, and a grant's token is always above all earlier ones of its stripe.
+//! locked. A grant's token is above all earlier ones of its stripe, except among readers and among permits.
 
 pub mod stripe_ceilings;
 

@@ -28,8 +28,8 @@ fn an_owner_has_few_requests_in_a_queue() {
     assert_eq!(granted(&key.settle()).len(), OWNER_REQUESTS_MAX);
 }
 
-/// A whole queue is answered, because the key no longer holds a lock or the node is guarded. Each check of the queue
-/// answers at most a slice of it, and nobody is forgotten.
+/// A whole queue is answered, because the key holds a value of another type or the node is guarded. Each check of the
+/// queue answers at most a slice of it, and nobody is forgotten.
 #[test]
 fn what_concerns_a_whole_queue_is_done_in_slices() {
     let many = 10 * ANSWERS_A_PASS_MAX;
