@@ -297,7 +297,7 @@ fn replicas_hear_of_each_prolongation_and_keep_nothing_alive() {
     drop(me);
 }
 
-/// A master that follows too few replicas does not renew a lease, for the same reason for which it refuses the holder's
+/// A master that too few replicas follow does not renew a lease, for the same reason for which it refuses the holder's
 /// EXTEND.
 #[test]
 fn a_master_without_enough_replicas_prolongs_nothing() {

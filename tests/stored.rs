@@ -147,7 +147,7 @@ fn without_the_state_file_they_are_kept_and_not_believed() {
     }
 }
 
-/// The snapshot is from a moment before the kill, and proves nothing by itself, so the node is guarded.
+/// The snapshot is gone. The state file proves nothing without its data, so the node is guarded.
 #[test]
 fn a_state_without_its_data_is_guarded() {
     for version in versions() {

@@ -234,7 +234,7 @@ fn a_guarded_node_makes_no_writers() {
     me.say("LOCK.GUARD ARM 50000");
     server.lift();
     let r = me.insist("LOCK.ACQUIRE k r 60000 SHARED").as_int();
-    // A flush of another database makes locks of this one not suspect.
+    // A flush of another database does not make locks of this one suspect.
     let mut other = server.client();
     other.say("SELECT 3");
     other.say("LOCK.ACQUIRE dropped x 60000");

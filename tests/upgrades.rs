@@ -52,7 +52,7 @@ fn a_restart_with_this_version_keeps_locks_and_tokens() {
             } else {
                 assert_remembers(&server, tokens.0);
             }
-            // Once only.
+            // The node is guarded only once: the next start of this version proves its own grants.
             let token = client.insist("LOCK.ACQUIRE again me 60000").as_int();
             end(&mut server);
             server.start_again();

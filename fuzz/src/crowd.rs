@@ -128,8 +128,8 @@ impl<'a> World<'a> {
         let is_calm = agenda.one_in(2);
         let limit = 1 + agenda.below(3) as u16;
         let wanted = if limit == 1 { Wanted::Exclusive } else { Wanted::Permit { limit, number: None } };
-        // If there is one node, it chooses the number of a permit itself, which the machines have no part in. So that
-        // case is left out.
+        // A single node chooses the number of a permit itself, without the machines under test. So permits have several
+        // nodes.
         let count = if limit == 1 { [1, 3, 5][agenda.below(3) as usize] } else { [3, 5][agenda.below(2) as usize] };
         let nodes = (0..count).map(|n| SimpleNode::new(n as u128, limit, 0)).collect();
         let set: Vec<usize> = (0..count).collect();
@@ -296,7 +296,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Ends what caller `number` does now (a wait, a request or a pause): the time limit of that has passed.
+    /// Ends what caller `number` does now (a wait, a request or a pause), because its time limit has passed.
     pub fn is_over(&mut self, number: usize) {
         let now = self.now();
         match &self.callers[number].stage {

@@ -26,7 +26,7 @@ pub struct Performed {
     pub acquired: bool,
     /// The number of waiters to which the lock was handed over.
     pub handed_over: usize,
-    /// The number of changes of grants that went on after the change.
+    /// The number of changes of grants that still held the lock after the change.
     pub changes: usize,
     /// The number of grants that ended while others kept holding the lock.
     pub left: usize,

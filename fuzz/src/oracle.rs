@@ -54,7 +54,7 @@ struct ReservedTurn {
 struct Promises {
     grants: Vec<Grant>,
     told: Vec<ReservedTurn>,
-    /// The number of turns since the last grant that ended unused or were withdrawn.
+    /// The number of turns since the last grant; only those count that ended unused or were withdrawn.
     unused: u32,
     floors: Floors,
 }

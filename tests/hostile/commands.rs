@@ -123,7 +123,7 @@ impl Source {
                 ("CONVERT", vec![key, owner, mode.into()], &["TOKEN"])
             }
             18 => ("EFFECT", vec![key, self.bytes()], &[]),
-            // These are rare for the keys of locks, which only DEL and the like make free again.
+            // A gate seldom gets the key of a lock, because only commands such as DEL free that key again.
             23 | 24 => {
                 let gate = if self.up_to(4) > 0 { b"gate".to_vec() } else { key };
                 ("GATE", vec![gate, number], &["SHARED", "PERMIT", "KEEP", "HELD"])
