@@ -84,7 +84,8 @@ fn assert_limited(server: &Server) {
     }
 }
 
-/// Restarts a server that requires a password and has an application's user with this rule.
+/// Checks, before and after a restart, the permissions of an application's user with this rule, on a server that
+/// requires a password.
 fn locked(rule: &str) {
     let dir = tempfile::tempdir().unwrap();
     let users = dir.path().join("users.acl");

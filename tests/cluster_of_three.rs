@@ -194,7 +194,7 @@ fn take_over(replica: &mut Client) {
     });
 }
 
-/// A node without a port names its file after its socket; one with a port, after the port, even in a cluster.
+/// A node without a port names its state file after its socket; one with a port, after the port, even in a cluster.
 #[test]
 fn state_files_are_named_after_where_the_server_listens() {
     let alone = Server::start();

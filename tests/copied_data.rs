@@ -147,7 +147,7 @@ fn known_bytes(server: &Server) -> u64 {
     aof_line(server).get(2).copied().unwrap_or(0)
 }
 
-/// Returns the metadata of the current AOF's files. The server may remove those of an earlier AOF meanwhile.
+/// Returns the metadata of the AOF's incremental files. The server may remove a file while this reads the folder.
 fn increments(folder: &Path) -> Vec<fs::Metadata> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let increments = entries.filter(|entry| entry.file_name().to_string_lossy().contains(".incr."));

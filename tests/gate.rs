@@ -2,7 +2,7 @@
 
 use crate::harness::{Client, Reply, Server, Setup, cluster, error, int, null, text, wait_until};
 
-/// Checks that the gate refuses the command because of a token this large, and that the command did not run.
+/// Checks that the gate refuses the command because it remembers the token `largest`.
 #[track_caller]
 fn assert_fenced(client: &mut Client, line: &str, largest: i64) {
     let refused = error(client.say(line));

@@ -49,7 +49,8 @@ fn assert_calm(server: &Server) {
     }
 }
 
-/// Runs one connection: sends commands, reads answers for later commands, and connects again when it is killed.
+/// Runs one connection: sends commands, keeps tokens and payloads from the answers for later commands, and connects
+/// again when it is killed.
 fn attack(server: &Server, source: &mut Source, commands: usize, newest: &AtomicI64) {
     let connect = || {
         let mut client = server.client();
@@ -175,7 +176,7 @@ fn calm(server: &Server) -> u64 {
     client.info_field("used_memory")
 }
 
-/// Checks that the server grants a lock that nobody holds, with a token above all known ones.
+/// Lifts the guard, and checks that a free lock can be granted, extended and released.
 fn serves(client: &mut Client) {
     client.lift();
     let token = client.insist("LOCK.ACQUIRE after me 1000").as_int();

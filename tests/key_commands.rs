@@ -159,7 +159,7 @@ fn a_restored_lock_is_suspect() {
         assert!((1..=60_000).contains(&ms), "{line}: {error}");
     }
     assert!(error(client.say("LOCK.ACQUIRE k me 1000")).starts_with("OWNED"));
-    // The lock stays suspect through a rename, a dump of the restored lock, and a reload.
+    // The lock stays suspect when it is renamed.
     client.say("RENAME k other");
     assert_eq!(client.say("LOCK.INFO other").field("suspect"), int(1));
     assert_eq!(client.say("LOCK.RELEASE other me"), int(0), "it can be released");

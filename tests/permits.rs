@@ -58,8 +58,8 @@ fn a_permit_that_is_named() {
     assert!(token(&d) > before, "above the one before it of this number");
 }
 
-/// Each limit is a promise to the holder that named it: while that holder has its permit, at most so many permits are
-/// held.
+/// Each limit is a promise to the holder that named it: while that holder has its permit, no more permits are held than
+/// its limit.
 #[test]
 fn of_limits_that_differ_the_smaller_one_counts_until_its_last_holder_leaves() {
     let server = Server::start();

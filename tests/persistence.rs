@@ -201,7 +201,7 @@ fn a_lease_that_ends_while_the_server_is_down_is_over() {
     }
 }
 
-/// Returns the commands in an AOF, without the server's own.
+/// Returns the names of the commands in the AOF's incremental files, without the server's own commands.
 fn commands_in_aof(server: &Server) -> Vec<String> {
     let mut commands = vec![];
     for entry in fs::read_dir(server.dir().join("appendonlydir")).unwrap() {
@@ -270,7 +270,7 @@ fn the_aof_shows_only_effects_and_deletions() {
 }
 
 /// In the AOF a RELEASE is the result of a command, not a request. Its token and level are ignored, and it ends the
-/// lock whatever its holds, but only of this owner.
+/// lock whatever its holds, but only if this owner has the lock.
 #[test]
 fn a_release_in_the_aof_ends_the_lock_of_its_owner_and_no_other() {
     // (the end of the AOF, the holder then, whether the AOF can be believed)

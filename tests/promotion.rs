@@ -231,8 +231,7 @@ fn a_server_that_starts_as_a_replica_is_guarded_for_what_it_owes_itself() {
     assert!((50_000..70_000).contains(&guarded_ms(copy.say("LOCK.ACQUIRE k you 10"))));
 }
 
-/// The replica has its master's data, but is promoted before the master reports how long its leases are. It is guarded
-/// for a day.
+/// A replica is promoted before a master has reported how long its leases are. It is guarded for more than a day.
 #[test]
 fn a_replica_that_was_told_nothing_assumes_the_worst() {
     const DAY_MS: u64 = 86_400_000;

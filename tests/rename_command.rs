@@ -25,7 +25,7 @@ fn without_del_the_module_is_not_loaded() {
 }
 
 /// With UNLINK or CLUSTER hidden, a hand-over would take each key for one that is migrating to another node. So the
-/// module does not load.
+/// module does not load in a cluster.
 #[test]
 fn in_a_cluster_neither_unlink_nor_cluster_can_be_hidden() {
     for (rule, name) in [("UNLINK hidden-unlink", "UNLINK"), ("CLUSTER hidden-cluster", "CLUSTER")] {
@@ -77,7 +77,8 @@ fn without_config_the_node_works_and_proves_nothing() {
     assert!(guarded_ms(server.client().say("LOCK.ACQUIRE other me 1000")) > 0);
 }
 
-/// Modules are loaded after `rename-command` applies, so their commands cannot be renamed, and the server says so.
+/// Modules are loaded after `rename-command` applies, so their commands cannot be renamed, and a server that is to
+/// rename one does not start.
 #[test]
 fn the_modules_own_commands_cannot_be_renamed() {
     let (setup, _dir) = renamed(&["LOCK.BREAK \"\""]);

@@ -97,7 +97,7 @@ fn every_reply_has_its_own_kind() {
 }
 
 /// With client-side caching, a client that has read a lock is notified once when it changes, whichever client changes
-/// it, and how.
+/// it, and in whatever way.
 #[test]
 fn who_keeps_a_copy_is_told_of_changes() {
     let server = Server::start();

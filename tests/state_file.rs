@@ -395,7 +395,8 @@ fn a_second_server_is_refused_also_without_the_lock_file() {
         fs::remove_file(&lock).unwrap();
         let log = on(&path).refused();
         assert!(log.contains("another server uses the state file"), "{round}: {log}");
-        // In one round the lock file of the refused server is left, in the other it is missing and created again.
+        // In two of the rounds the lock file of the refused server stays. In the other it is removed, and created
+        // again.
         if round == 1 {
             fs::remove_file(&lock).unwrap();
         }

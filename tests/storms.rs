@@ -44,7 +44,7 @@ fn a_thousand_on_one_key_are_served_in_order() {
     let server = Server::start();
     let mut me = server.client();
     let mut last = me.say("LOCK.ACQUIRE k me 60000").as_int();
-    // The requests are sent in one pipeline, so that they arrive in this order.
+    // Each request is sent once the one before it waits, so that they arrive in this order.
     let mut clients: Vec<Client> = Vec::new();
     for n in 0..COUNT {
         let mut client = server.client();
@@ -168,8 +168,8 @@ fn a_random_half_of_many_goes_away_and_the_others_are_served_in_order() {
     wait_until("memory is given back", || me.info_field("used_memory") < memory + (2 << 20));
 }
 
-/// Does everything at once, on few keys: the clients' answers must add up to the node's counts, and no lock may have
-/// two holders.
+/// Does everything at once, on few keys. Checks that nothing is left, and that the node counts at least as many grants
+/// as its clients received.
 pub fn random_storm(server: &Server) {
     let seed = seed();
     let grants: u64 = std::thread::scope(|scope| {

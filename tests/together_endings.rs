@@ -225,8 +225,7 @@ fn the_only_reader_becomes_a_writer_with_a_new_token() {
     assert_eq!((me.say("LOCK.CONVERT jobs a EXCLUSIVE"), me.say("LOCK.CONVERT jobs a SHARED")), (null(), null()));
 }
 
-/// Readers that the node has forgotten may still be reading, so it converts no reader to a writer. It converts a writer
-/// to a reader.
+/// Readers that a guarded node has forgotten may still be reading, so it converts no reader to a writer.
 #[test]
 fn a_guarded_node_makes_no_writers() {
     let server = Server::start();

@@ -6,7 +6,7 @@ fn token(reply: &Reply) -> i64 {
     reply.as_list()[0].as_int()
 }
 
-/// Returns the names of the commands in the AOF, in order.
+/// Returns the names of the commands in the AOF, in order, without SELECT.
 fn aof(server: &Server) -> Vec<String> {
     let dir = server.dir().join("appendonlydir");
     let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()).collect();

@@ -192,8 +192,8 @@ fn crowds_are_told_in_slices() {
     assert_eq!((server.info("watchers"), server.info("answers_most")), (1, 50));
 }
 
-/// A replica answers watchers by what it receives from its master, even while its master is gone, and when it is
-/// promoted.
+/// A replica answers watchers when it receives a change from its master, when a lease ends while its master is gone,
+/// and after its promotion.
 #[test]
 fn replicas_are_watched() {
     let (mut master, replica) = pair();

@@ -307,7 +307,8 @@ impl World {
     }
 
     /// Checks a grant: the lock was stored, or the grant `id` joined it. No other owner may hold the lock in an
-    /// incompatible mode, it must be the owner's turn, and the engine must have asked whether the node may grant.
+    /// incompatible mode, and it must be the owner's turn. Before a hand-over, the engine must have asked whether the
+    /// node may grant.
     fn is_granted(
         &mut self,
         place: Place,

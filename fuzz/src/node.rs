@@ -213,7 +213,7 @@ impl World {
                 self.wavers(retry.doubts(), retry.disk_gets_done());
                 let text = vec![b'n'; usize::from(note) % (NOTE_BYTES_MAX + 2)];
                 // Half of the requests are in a transaction, where the client cannot be blocked and is answered at
-                // once. For half of the requests in a transaction, the server serves the queue just before.
+                // once. For half of all requests, the server serves the queue just before.
                 let may_block = note % 2 == 0;
                 let patience = wait.map(patience).transpose()?.filter(|_| may_block);
                 let ask = Acquire {
@@ -311,7 +311,7 @@ impl World {
             Request::Watch { key, ms, knows, number } => {
                 let place = key.place();
                 let sequence = number.map(|n| NoteSequence::new(Some(u64::from(n % 8)))).transpose()?;
-                // A KEEPALIVE is for the grant that the owner has. The node answers other requests at once.
+                // A client that knows the present state waits for a change. The node answers others at once.
                 let grant =
                     |lock: &Lock, n| lock.grants().nth(usize::from(n) % lock.len()).map(|(_, grant)| grant.token());
                 let token = knows.and_then(|n| self.locks.get(&place).and_then(|lock| grant(lock, n)));

@@ -88,7 +88,7 @@ impl SimpleNode {
         self.queue.insert((ticket, name), until);
     }
 
-    /// Ends the grant of `name`, and removes its request from the queue.
+    /// Ends the grant and the reservation of `name`, and removes its request from the queue.
     pub fn release(&mut self, name: Name) {
         self.grants.retain(|_, (owner, ..)| *owner != name);
         self.kept.retain(|_, (owner, _)| *owner != name);

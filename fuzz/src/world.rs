@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    /// Checks that the log is bounded, and that no period in it is longer than the run.
+    /// Checks that the log is bounded, and that no period in it is longer than the time since boot.
     fn log_is_sound(&self) {
         let log = self.node.history().log();
         assert!(log.len() <= LOG_LEN_DEFAULT as usize);

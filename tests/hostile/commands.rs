@@ -242,7 +242,7 @@ impl Source {
         }
     }
 
-    /// Returns the last payload, either truncated or with some bytes changed and a valid checksum.
+    /// Returns the last payload with some bytes changed. It is sometimes truncated, and mostly has a valid checksum.
     fn payload(&mut self) -> Vec<u8> {
         let mut payload = self.payload.clone();
         if payload.len() < 20 {

@@ -151,8 +151,8 @@ mod tests {
 
     const KINDS: [Kind; 4] = [Kind::Exclusive, Kind::Shared, Kind::Permit(1), Kind::Permit(65_535)];
 
-    /// Returns a gate that tokens of every kind have passed, and that lasts from 1 s until 10 s after boot. Without
-    /// `keep_ms` it stays.
+    /// Returns a gate that tokens of every kind have passed at 1 s after boot. With a `keep_ms` of 8 000 it lasts until
+    /// 10 s after boot; without `keep_ms` it stays.
     fn sample(keep_ms: Option<u64>) -> Gate {
         let mut gate = Gate::default();
         for (n, kind) in KINDS.into_iter().enumerate() {

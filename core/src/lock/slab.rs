@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         /// Compares the slab with a plain table of places: runs of values come and go, so that pieces fill up and
-        /// empty. Each value stays at its place, and an empty piece is freed.
+        /// empty. Each value stays at its place, and of the empty pieces at most one is kept.
         #[test]
         fn values_stay_where_they_are_and_empty_pieces_are_given_back(
             steps in prop::collection::vec((any::<bool>(), 1_usize..200, any::<Index>()), 1..60)

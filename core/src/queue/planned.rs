@@ -162,8 +162,8 @@ impl<T: Default> Planned<T> {
         true
     }
 
-    /// Counts a removed name. The filter cannot clear the name's bit, so after a number of removals it is built anew
-    /// from the remaining names, if they are few.
+    /// Counts a removed name. The filter cannot clear the name's bit, so after a number of removals, or when no name is
+    /// left, it is built anew from the remaining names, if they are few.
     fn forget_kinds(&mut self) {
         self.kinds.gone += 1;
         if !self.is_empty() && self.kinds.gone <= NAMES_OF_KINDS_MAX {

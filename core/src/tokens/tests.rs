@@ -260,8 +260,8 @@ fn starts_do_not_add_up_what_the_ceiling_followed() {
     assert!(ceiling < wall_us + 2 * hour, "{}", ceiling - wall_us);
 }
 
-/// A client that may lock a key and raise its token does both in turn. That does not drive the node's own ceiling ahead
-/// of its grants.
+/// A client that may lock a key and raise its token does both in turn. That does not drive the node's own ceiling far
+/// ahead of the clock.
 #[test]
 fn raising_and_granting_in_turn_drives_nothing_ahead() {
     let wall_us = 1 << 50;

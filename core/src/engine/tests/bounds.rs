@@ -61,8 +61,7 @@ fn what_concerns_a_whole_queue_is_done_in_slices() {
     }
 }
 
-/// More waits end at once than one pass of the event loop answers. A release passes the lock on before all of them have
-/// been answered.
+/// More waits end at once than one step answers. A release answers only a slice of them, and the lock passes on later.
 #[test]
 fn those_whose_time_is_up_are_passed_in_slices() {
     let mut key = Key::held();
@@ -77,7 +76,7 @@ fn those_whose_time_is_up_are_passed_in_slices() {
 }
 
 /// Regression: a RELEASE of one of a hundred keys with names of a megabyte took 12 ms, because each stage compared the
-/// names. Now each request compares them once.
+/// names. Now a request compares them at most twice.
 #[test]
 fn a_name_is_searched_for_once_and_not_at_each_stage() {
     let mut key = Key::held();

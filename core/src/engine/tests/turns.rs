@@ -140,7 +140,7 @@ fn a_few_unused_turns_change_no_order() {
 }
 
 /// Once enough turns in a row were not used, the request that has waited longest is next. It stays next if the request
-/// before it leaves, although another has a smaller ticket.
+/// before it leaves, although another is ahead of it by ticket.
 #[test]
 fn a_reader_that_is_next_by_waiting_longest_gets_in_when_the_one_before_it_leaves() {
     let mut key = Key::new();

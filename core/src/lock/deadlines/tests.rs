@@ -157,7 +157,7 @@ fn only_databases_with_locks_are_known() {
     assert!(deadlines.others.is_empty() && deadlines.firsts.is_empty() && deadlines.is_empty());
 }
 
-/// Many entries that are minutes away move to the ring in steps, however many there are, and in time. While they move,
+/// Many entries that are an hour away move to the ring in steps, however many there are, and in time. While they move,
 /// no lock is reported as due.
 #[test]
 fn many_far_deadlines_come_near_in_steps() {
