@@ -59,7 +59,7 @@ fn started_on(stored: &Path, setup: Setup, keep: impl Fn(&Server)) -> (Server, H
     (server, tokens.collect())
 }
 
-/// Checks that each lock is there unchanged, for the full ttl.
+/// Checks that each stored lock is there unchanged, with nearly its full ttl left, and that no ended one is.
 fn assert_there(client: &mut Client, tokens: &HashMap<String, i64>, deep_holds: i64) {
     let locks: [(&str, &[u8], i64, &[u8]); 5] = [
         ("plain", b"me", 1, b""),

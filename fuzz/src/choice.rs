@@ -81,7 +81,7 @@ impl<'a> Arbitrary<'a> for Raised {
     }
 }
 
-/// A step in time, in microseconds: often exactly to the end of a lease or a reservation.
+/// A step in time: often exactly to the end of a lease or a reservation.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub enum Passes {
     /// A step of less than a millisecond.

@@ -13,8 +13,8 @@ use super::string::KeyName;
 /// The client id that the server uses while it loads the AOF (`CLIENT_ID_AOF`).
 const AOF_CLIENT_ID: u64 = u64::MAX;
 
-/// True if the server is a master. It is kept up to date by the server's events, because to ask the server takes as
-/// long as to find a key.
+/// True if the server is a master. It is kept up to date by the server's events, because asking the server takes as
+/// long as finding a key.
 static IS_MASTER: AtomicBool = AtomicBool::new(true);
 
 /// Notes that the server is a master from now on, or a replica.
@@ -200,7 +200,7 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn is_told(self) -> bool {
         // A master receives no commands from another node, except in a cluster while slots move to it. That is checked
-        // first, because to ask for a client's flags takes as long as to find a key.
+        // first, because asking for a client's flags takes as long as finding a key.
         self.is_from_aof() || (!self.is_master() || self.is_cluster()) && self.is_from_master()
     }
 

@@ -205,7 +205,8 @@ impl Client {
         lines.iter().map(|_| self.0.recv_response().into()).collect()
     }
 
-    /// Sends all commands at once to a server that may close the connection, and collects the replies until then.
+    /// Sends all commands at once. Returns the replies, or `None` if the server closes the connection before the last
+    /// one.
     pub fn try_pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> Option<Vec<Reply>> {
         let mut packed = Vec::new();
         for arguments in commands {

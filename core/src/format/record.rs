@@ -305,7 +305,7 @@ mod tests {
         bytes = written(&lock, ms(11_000));
         assert_eq!((bytes[0], bytes[32]), (2, 2 | 4));
         assert_eq!(read(&bytes, Arrival::Storage, 11_000, HERE), Ok(lock));
-        // A reader, one of two: once in the record of the whole lock, once in the record of a change.
+        // One of two readers is adopted, in the record of the whole lock and in the record of a change.
         let mut shared = shared();
         let me = shared.find(owner("me")).unwrap();
         shared.grant_mut(me).mark_adopted();

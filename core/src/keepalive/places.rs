@@ -13,7 +13,7 @@ use super::{Holder, KeptLease};
 use crate::values::key::Key;
 use crate::values::limits::KEEPALIVES_LEFT_BYTES_MAX;
 
-/// Number of leases that are looked at in one step in search of one that is not here.
+/// The most leases that one step looks at in search of one whose lock has left its key.
 const LOOKS: usize = 64;
 
 /// The renewals and the memory that a lease takes.
@@ -42,7 +42,8 @@ impl Share {
 struct Leases {
     count: usize,
     departures: u64,
-    /// The sum of the leases that are here. It is outdated if the database has departed since `summed_at`.
+    /// The sum of the leases that are here: their lock has not left its key. It is outdated if all locks of the
+    /// database have left since `summed_at`.
     here: Share,
     /// The departures of the database at the last change of the sum.
     summed_at: u64,
@@ -62,7 +63,8 @@ struct Database {
 }
 
 impl Database {
-    /// Returns the leases of a lock, with a valid sum, and the count that a lease which is here remembers.
+    /// Returns the leases of a lock, with a valid sum, and the count of departures that each of them remembers if the
+    /// lock has not left since.
     fn leases(&mut self, lock: &[u8]) -> Option<(&mut Leases, u64)> {
         let leases = self.locks.get_mut(lock)?;
         if leases.summed_at != self.departures {
@@ -98,20 +100,20 @@ pub(super) struct Places {
     databases: BTreeMap<u32, Database>,
     /// The sum of the leases that are here.
     here: Share,
-    /// The memory of the leases that are not here, in bytes.
+    /// The memory of the leases whose lock has left its key, in bytes.
     left_bytes: usize,
-    /// The locks and databases with leases that may not be here, by number, the earliest first.
+    /// The locks and databases that have left while leases of them were kept, by number, the earliest first.
     departed: BTreeMap<u64, Departed>,
     last_number: u64,
 }
 
 impl Places {
-    /// Returns the renewals in a thousand seconds of all leases that are here.
+    /// Returns the renewals in a thousand seconds of all leases whose lock has not left its key.
     pub fn renewals(&self) -> u64 {
         self.here.renewals
     }
 
-    /// Returns whether the leases that are not here take too much memory.
+    /// Returns whether the leases whose lock has left its key take too much memory.
     pub fn has_too_many_left(&self) -> bool {
         self.left_bytes > KEEPALIVES_LEFT_BYTES_MAX
     }
@@ -121,14 +123,14 @@ impl Places {
         self.databases.get(&db)?.locks.get_key_value(name).map(|(name, _)| Arc::clone(name))
     }
 
-    /// Returns whether the lease of this holder, which remembers `seen`, is here.
+    /// Returns whether the lock of this holder has not left its key since its departures were counted as `seen`.
     pub fn is_here(&self, holder: &Holder, seen: u64) -> bool {
         let database = self.databases.get(&holder.db);
         let leases = database.and_then(|database| Some((database, database.locks.get(&holder.name)?)));
         leases.is_some_and(|(database, leases)| seen == database.departures + leases.departures)
     }
 
-    /// Adds a lease of this holder, which is here. Returns the count that it remembers.
+    /// Adds a lease of this holder, whose lock is in its key. Returns the count of departures that the lease remembers.
     pub fn add(&mut self, holder: &Holder, share: Share) -> u64 {
         let database = self.databases.entry(holder.db).or_default();
         database.locks.entry(Arc::clone(&holder.name)).or_default().count += 1;
@@ -215,7 +217,7 @@ impl Places {
         self.departed.insert(number, departed);
     }
 
-    /// Returns a lease that is not here, if such leases take too much memory and one is found within this step.
+    /// Returns a lease whose lock has left its key, if such leases take too much memory and this step finds one.
     pub fn take_left(&mut self, kept: &BTreeMap<Arc<Holder>, KeptLease>) -> Option<Arc<Holder>> {
         for _ in 0..LOOKS {
             if !self.has_too_many_left() {
@@ -281,7 +283,7 @@ mod tests {
         prop::collection::vec(step, 1..60)
     }
 
-    /// The leases as a list, each with true if it is here.
+    /// The leases as a list, each with true if its lock has not left its key.
     type Expected = BTreeMap<(u32, usize, usize), bool>;
 
     fn renewal(keeps: &KeepAlives, (db, lock, name): (u32, usize, usize), names: &[Vec<u8>]) -> Option<Renewal> {

@@ -1,5 +1,5 @@
 //! Memory of locks that ended, used again for new locks. A server counts the bytes of each allocation when it is made
-//! and when it is freed, and that takes longer than to find a key (`make instructions`).
+//! and when it is freed, and that takes longer than finding a key (`make instructions`).
 
 use smallvec::SmallVec;
 
