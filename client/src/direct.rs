@@ -1,4 +1,5 @@
-//! Parts that the program `palisade` uses to talk to single servers. Not public API: it exposes types of redis-rs.
+//! Parts that the program `palisade` uses to talk to single servers, and to plan changes of the set of nodes. Not
+//! public API: they expose types of redis-rs.
 
 pub use crate::net::access::Access;
 pub use crate::net::place::Place;

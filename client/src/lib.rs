@@ -83,8 +83,8 @@
 //! in a program that is built with `panic = "abort"`.
 //!
 //! The client limits its requests in flight to each node. Further requests queue in the process; meanwhile neither
-//! their leases nor their timeouts run. A node that hangs or is down delays no caller: it is not asked again until it
-//! answers, and releases that it missed are repeated then.
+//! their leases nor their timeouts run. A node that hangs or is down delays no caller: it is sent no requests until it
+//! answers an earlier one, or is connected again. Then releases that it missed are repeated.
 //!
 //! Limits:
 //!

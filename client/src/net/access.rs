@@ -149,7 +149,7 @@ impl Access {
 #[derive(Clone, Debug)]
 pub struct Way {
     name: String,
-    /// The host to connect to, if all certificates have a common name: `info` has that name then.
+    /// The host to connect to, if all certificates have a common name, which `info` then has in place of the host.
     #[cfg(feature = "tls")]
     elsewhere: Option<String>,
     info: ConnectionInfo,
@@ -310,7 +310,8 @@ impl Way {
         self.unless_silent(client.get_multiplexed_async_connection_with_config(&config)).await
     }
 
-    /// Returns the connection that `made` opens, unless the server turns out to be unreachable meanwhile.
+    /// Returns the connection that `made` opens, or why there is none. Where the error does not tell, a plain probe
+    /// may show what the server is.
     async fn unless_silent<T>(&self, made: impl Future<Output = Result<T, RedisError>>) -> Result<T, Why> {
         let (address, elsewhere) = (self.info.addr(), self.elsewhere());
         let error = tokio::select! {
@@ -339,7 +340,7 @@ impl Way {
     }
 }
 
-/// Resolves this host, whatever host the certificate must name.
+/// Resolves every name to this host, so that connections can name the host of the certificate.
 #[cfg(feature = "tls")]
 struct Elsewhere(String);
 

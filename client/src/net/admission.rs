@@ -12,7 +12,7 @@ use crate::net::bounds::WINDOW;
 #[derive(Debug)]
 pub struct Admission {
     turns: Semaphore,
-    /// Number of masters that share the work, if a node is a cluster.
+    /// The largest number of masters that a node has had so far: 1, unless it is a cluster.
     masters: AtomicUsize,
 }
 

@@ -139,7 +139,7 @@ impl Calls {
         );
     }
 
-    /// Wakes the task only after this many further answers, since it can decide nothing with fewer.
+    /// Wakes the task only after this many further answers, since fewer decide nothing.
     pub fn wait_for(&mut self, answers: usize) {
         self.awaited = answers;
     }
@@ -148,7 +148,7 @@ impl Calls {
     pub async fn next(&mut self) -> Option<Reply> {
         let reply = poll_fn(|context| self.poll_next(context)).await;
         if self.is_empty() {
-            // A lock may be held for long without another call.
+            // Frees memory, since a lock may be held for long without another call.
             (self.last, self.inbox, self.sent) = (None, None, vec![]);
         }
         reply

@@ -28,7 +28,7 @@ use crate::{Error, Why};
 /// connection is noticed within 15 s.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(3), 3);
 
-/// A node of the client's list. The first argument of its commands is their key.
+/// A node of the client's list. The first argument of a command is its key, unless a method says otherwise.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
     /// One server, or the one that Sentinels name at present.

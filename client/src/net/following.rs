@@ -59,8 +59,8 @@ impl Nodes {
         let _ = self.set.next.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Waits, on the client's thread, until another version supersedes this one. Tasks on other threads notice that at
-    /// the end of their work.
+    /// Waits, on the client's thread, until another version supersedes this one. On other threads it never returns:
+    /// tasks there notice the other version at the end of their work.
     pub async fn superseded_at_home(&self) {
         once_home().await;
         self.superseded().await;

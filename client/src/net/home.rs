@@ -177,7 +177,7 @@ impl Home {
     fn leave(&self, left: Left) {
         let mut queue = self.queue();
         if queue.is_over {
-            // Dropping a piece of work may leave another one, which takes the lock of the queue.
+            // Dropping `left` may call this function again, which locks the queue.
             drop(queue);
             return;
         }

@@ -80,9 +80,9 @@ impl Lease {
         self.is_named
     }
 
-    /// Returns the command that releases an attempt whose grant was reported to nobody. With an owner's name it has no
-    /// LEVEL: another process may have found and [adopted](Self::adopt) the grant, and RELEASE without LEVEL and TOKEN
-    /// leaves an adopted grant.
+    /// Returns the command that releases an attempt whose grant was reported to nobody. If the caller chose the
+    /// owner's name, the command has no LEVEL: another process may have found and [adopted](Self::adopt) the grant,
+    /// and RELEASE without LEVEL and TOKEN leaves an adopted grant.
     pub fn give_up(&self) -> Cmd {
         match self.is_named {
             true => self.about("LOCK.RELEASE"),
@@ -95,7 +95,7 @@ impl Lease {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the requested mode: to the granted permit's number, or to that of a reader.
+    /// Changes the requested mode: to a permit of a certain number, or to shared.
     pub fn wants(&self, wanted: Wanted) {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
     }
@@ -168,8 +168,8 @@ impl Lease {
         }
     }
 
-    /// Returns the command that sends the first `ask` for the lock to a single node, to wait in its queue. If `behind`
-    /// is given, it reports that number of requests behind it in this process.
+    /// Returns the command that asks a single node for the lock, and waits in its queue for up to `wait_ms`
+    /// milliseconds. If `behind` is given, the node learns that this many requests of this process wait behind it.
     pub fn acquire_waiting(&self, ask: Ask, wait_ms: u64, behind: Option<usize>) -> Cmd {
         // If the request is repeated on another connection, it must find its own grant.
         let mut command = self.command(ask).arg("RETRY").arg("WAIT").arg(wait_ms).take();
@@ -177,8 +177,8 @@ impl Lease {
         command
     }
 
-    /// Returns the command that waits for this owner's turn. If the number `behind` of requests behind it in this
-    /// process is given, the command includes that number and the note.
+    /// Returns the command that waits for this owner's turn, for up to `ms` milliseconds. If `behind` is given, the
+    /// command includes the note, and that this many requests of this process wait behind it.
     pub fn wait(&self, ms: u64, ticket: Token, behind: Option<usize>) -> Cmd {
         let mut command = self.about("LOCK.WAIT");
         command.arg(ms).arg("TICKET").arg(ticket.get());

@@ -166,8 +166,8 @@ impl Nodes {
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
-    /// Waits until new acquisitions are refused. On other threads than the client's, this is noticed only when the
-    /// future is polled.
+    /// Waits until new acquisitions are refused. On other threads than the client's, this is noticed only when
+    /// something else wakes the future.
     pub async fn closed_at_home(&self) {
         poll_fn(|_| if is_home() || self.is_closed() { Poll::Ready(()) } else { Poll::Pending }).await;
         self.closed().await;
@@ -178,7 +178,7 @@ impl Nodes {
         *self.closed.borrow()
     }
 
-    /// Waits until all releases that can be made now are made, or until the time limit.
+    /// Waits until all releases that can be made now are made, or until [`SETTLING`] has passed.
     pub async fn settled(&self) {
         self.home.hurry();
         let all = async {
@@ -212,7 +212,7 @@ impl Nodes {
         (leases.len(), nodes)
     }
 
-    /// Waits until a majority is connected.
+    /// Waits until a majority is connected, for up to [`CONNECT_TIMEOUT`].
     pub async fn connected(&self) -> Result<(), Error> {
         let by = Instant::now() + CONNECT_TIMEOUT;
         let connect = |n: usize| async move { (n, self.list[n].connected(by).await) };
@@ -290,7 +290,8 @@ impl Nodes {
         look
     }
 
-    /// Returns whether a majority has answered any request since then, counting for each node the server of `key`.
+    /// Returns whether a majority of the nodes has answered a request since `since`. Of a cluster, the master of `key`
+    /// counts.
     pub fn answered_since(&self, key: &[u8], since: Instant) -> bool {
         self.list.iter().filter(|node| node.answered_since(key, since)).count() >= majority(self.len())
     }

@@ -32,7 +32,7 @@ pub enum Given {
 }
 
 impl Given {
-    /// Returns the time to answer that a node has at least, as long as nothing is known of its speed.
+    /// Returns the shortest time to answer: that of a node that is fast, or of whose speed nothing is known.
     pub fn least(self) -> Duration {
         match self {
             Self::Exactly(time) | Self::Within { least: time, .. } => time,

@@ -1,7 +1,8 @@
 //! Asks Sentinels for their master, and uses the answer with the newest fail-over.
 //!
 //! One Sentinel may be cut off together with an old master, so all are asked at once. The call returns when a majority
-//! has answered, or when the time of the others is up. On connection the server itself confirms that it is a master.
+//! has answered and one of them knows the master, or when the time of the others is up. When the client connects, the
+//! server itself has to confirm that it is a master.
 
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ impl Sentinels {
     /// Returns the way to the master.
     ///
     /// # Errors
-    /// No Sentinel answers, or none that answers knows the master.
+    /// No Sentinel that answers knows the master, or none answers.
     pub async fn master(&self) -> Result<Way, Why> {
         let mut asked: FuturesUnordered<_> = self.list.iter().map(|sentinel| sentinel.asked(&self.master)).collect();
         let (mut said, mut whys) = (vec![], vec![]);

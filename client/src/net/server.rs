@@ -116,7 +116,7 @@ pub struct ServerLink {
 }
 
 impl ServerLink {
-    /// Returns the server's id; `None` if it was not asked, or has none.
+    /// Returns the server's id; `None` if the server was not asked for it, or has none.
     pub fn id(&self) -> Option<NodeId> {
         wire::node_id(&self.node)
     }

@@ -52,7 +52,7 @@ pub async fn what_is_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Op
     }
 }
 
-/// Identifies a server at a TLS address that does not answer because it does not use TLS; otherwise never returns.
+/// Identifies a server at a TLS address that is silent because it does not use TLS; otherwise never returns.
 pub async fn what_keeps_silent_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Why {
     if matches!(address, ConnectionAddr::TcpTls { .. }) {
         sleep(FIRST_WORD).await;

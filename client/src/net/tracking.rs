@@ -12,7 +12,7 @@ use tokio::sync::watch;
 /// For each node, the number of reported changes of one key.
 type Changes = Box<[u64]>;
 
-/// The keys of held locks whose changes nodes report. Several guards may share one.
+/// The keys of held locks whose changes nodes report. Several guards may share a key.
 #[derive(Debug)]
 pub struct Tracked {
     nodes: usize,

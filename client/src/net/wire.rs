@@ -21,8 +21,8 @@ pub fn holder(info: &Value) -> Option<Holder> {
     })
 }
 
-/// Returns the command that waits for up to `ms` until `key` is no longer held with this token and this note's number.
-/// If the token is 0, it waits until the key is no longer free.
+/// Returns the command that waits for up to `ms` milliseconds until `key` is no longer held with this token, or its
+/// note has a larger sequence number. If the token is 0, it waits until the key is no longer free.
 pub fn watch(key: &[u8], ms: u64, token: u64, sequence: u64) -> Cmd {
     let mut command = cmd("LOCK.WATCH").arg(key).arg(ms).take();
     if token > 0 {
@@ -31,7 +31,7 @@ pub fn watch(key: &[u8], ms: u64, token: u64, sequence: u64) -> Cmd {
     command
 }
 
-/// Returns the command that receives answers to waits for up to `ms`, under this name.
+/// Returns the command that receives, for up to `ms` milliseconds, the answers to waits that name this listener.
 pub fn hear(name: &[u8], ms: u64) -> Cmd {
     cmd("LOCK.HEAR").arg(name).arg(ms).take()
 }

@@ -43,7 +43,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// The server to which the request is sent next, and how.
+/// The server to which the request is sent next, after ASKING if `asking`.
 struct Next {
     node: Arc<Node>,
     asking: bool,
@@ -55,7 +55,7 @@ impl Cluster {
         self.ask_at(key_of(command), command, given, about).await
     }
 
-    /// Sends `command` to the master of `key`, whatever its arguments are.
+    /// Sends `command` to the master of `key`, whatever the command's arguments are.
     pub async fn ask_at(self: &Arc<Self>, key: &[u8], command: &Cmd, given: Given, about: Option<&Lease>) -> Answer {
         let question = Question::new(key, command, given, about);
         let node = match self.master_of(key, Instant::now() + connect_within(given)).await {

@@ -25,8 +25,8 @@ pub struct Shard {
 /// The cluster's shards, as one server sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// True if the server sees a majority of the masters; and the epoch of the cluster's configuration. Of two views,
-    /// the one with the larger pair is used.
+    /// True if the server reports the cluster's state as `ok`; and the epoch of the cluster's configuration. Of two
+    /// views, the one with the larger pair is used.
     pub standing: (bool, u64),
     pub shards: Vec<Shard>,
 }
@@ -83,8 +83,7 @@ impl Place {
     }
 }
 
-/// Maximum number of redirections per request: two for a slot that arrives during its migration, and more for outdated
-/// maps.
+/// Maximum number of redirections per request: two for a slot that migrates meanwhile, the others for outdated maps.
 pub const REDIRECTIONS_MAX: u32 = 5;
 
 /// A master's answer that another master serves the key.

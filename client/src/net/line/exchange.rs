@@ -153,7 +153,7 @@ impl<T: Waits> Exchange<T> {
         }
     }
 
-    /// Adds a request, which is sent together with others. Returns whether it is the first of them.
+    /// Adds a request, which is sent together with others. Returns whether it is the first of those not sent yet.
     pub fn ask(&mut self, packed: &[u8], waiting: Waiting<T>) -> bool {
         if let Some(before) = waiting.before {
             before.command().write_packed_command(&mut self.asked);
@@ -163,7 +163,7 @@ impl<T: Waits> Exchange<T> {
         self.asking.len() == 1
     }
 
-    /// Returns the number of unanswered requests.
+    /// Returns the number of requests that were sent and are not answered.
     pub fn under_way(&self) -> usize {
         self.slots.len()
     }
@@ -248,7 +248,7 @@ impl<T: Waits> Exchange<T> {
     /// Returns the next message; `None` if there is none yet.
     ///
     /// # Errors
-    /// The connection is unusable: a message answers no request.
+    /// The connection is unusable: the bytes are no reply, or the reply answers no request.
     pub fn next(&mut self, now: Instant) -> Result<Option<Arrived<T>>, Why> {
         loop {
             let first = frame::first(&self.input[self.taken..self.filled]);

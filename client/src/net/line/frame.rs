@@ -12,7 +12,7 @@ pub struct Malformed;
 /// Returns the first reply in `bytes` and its length; `None` if it is incomplete.
 ///
 /// # Errors
-/// `Malformed`: no server of Redis writes this.
+/// `Malformed`: no Redis server writes these bytes.
 pub fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, Malformed> {
     let Some(length) = length(bytes)? else { return Ok(None) };
     Ok(Some((value(&bytes[..length])?, length)))

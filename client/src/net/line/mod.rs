@@ -32,15 +32,16 @@ use crate::values::failure::Why;
 /// Maximum time that an answer stays unread before the client's thread reads it, and the period of the thread's checks.
 pub const STAND_BY: Duration = Duration::from_millis(2);
 
-/// Number of concurrent requests, or of answers that arrived together, from which on requests are written together.
+/// The number of unanswered requests, or of answers that arrived together, from which on new requests wait to be
+/// written together.
 const CROWD: usize = 3;
 
 /// Number of checks after which the client's thread serves a connection whose follower (its task in a caller's runtime)
 /// did not run meanwhile.
 const SILENT: u32 = 2;
 
-/// Number of consecutive checks that find unread answers, after which another follower (a task in a caller's runtime)
-/// serves the connection.
+/// Number of checks that find unread answers while the follower (the connection's task in a caller's runtime) does not
+/// run. After that many the follower ends, so that another one can serve the connection.
 const MISSED_MAX: u32 = 8;
 
 /// Number of consecutive checks without requests, after which the follower (the task that serves the connection in a
@@ -68,7 +69,7 @@ struct Follower {
     number: u64,
     /// Number of checks by the client's thread since the follower last ran.
     silent: u32,
-    /// Number of consecutive checks in which the client's thread found answers that the follower had not read.
+    /// Number of checks since the follower last ran in which the client's thread found unread answers.
     missed: u32,
     /// Number of consecutive checks without requests, new or unanswered.
     idle: u32,
@@ -209,8 +210,8 @@ impl<T: Waits> Line<T> {
         self.state().flush(now)
     }
 
-    /// Checks a connection that a follower (a task in a caller's runtime) serves: writes and reads if the follower does not. Ends a follower that is
-    /// not needed or does not read.
+    /// Checks a connection that a follower (a task in a caller's runtime) serves: writes and reads if the follower
+    /// does not. Ends a follower that is not needed or does not read.
     ///
     /// # Errors
     /// The connection broke.

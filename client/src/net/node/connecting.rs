@@ -55,8 +55,8 @@ impl Node {
                 let tracks = matches!(connection.send_packed_command(&tracking).await, Ok(Value::Okay));
                 Ok((id, tracks, knows_behind, hears))
             };
-            // A server that closes the connection may have answered before. So when the driver has ended, pending
-            // requests get their answers, or an error.
+            // A server that closes the connection may have answered before. So the end of the driver is not taken as a
+            // failure: each pending request still gets its answer, or an error.
             let driven = async {
                 driver.await;
                 std::future::pending::<std::convert::Infallible>().await

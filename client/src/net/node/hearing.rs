@@ -1,8 +1,8 @@
 //! Requests that wait in the node's queues without a connection each: one more connection, the listener, receives the
 //! outcome of all.
 //!
-//! It is opened when first needed, and closed when no request has waited for a while. If it breaks, the node removes
-//! its requests from the queues, and their callers get an error and ask again with their tickets.
+//! The listener is opened when first needed, and closed when no request has waited for a while. If it breaks, the node
+//! removes its requests from the queues, and their callers get an error and ask again with their tickets.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,8 @@ use crate::net::line::{OVERSLEPT, OVERSLEPT_TIMES};
 use crate::net::wire;
 use crate::values::failure::Why;
 
-/// Length of one LOCK.HEAR, by which the listener waits for outcomes: a half-open listener is noticed after this time.
+/// Length of one LOCK.HEAR, by which the listener waits for outcomes. A half-open listener is noticed [`LATE`] after
+/// that.
 const HEARD: Duration = Duration::from_secs(5);
 
 /// Number of LOCK.HEARs that the node has at a time, so that it has the next one when it answers one.

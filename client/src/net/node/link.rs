@@ -10,7 +10,7 @@ use super::inbox::{By, Sink};
 use crate::net::access::Way;
 use crate::net::line::Line;
 
-/// A connection on which requests wait for their answers.
+/// A connection on which requests wait in the node's queues.
 #[derive(Debug)]
 pub struct Waiter {
     pub(super) connection: MultiplexedConnection,

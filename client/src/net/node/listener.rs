@@ -99,7 +99,7 @@ impl Listener {
         }
     }
 
-    /// Delivers an outcome to its caller, unless that has given up.
+    /// Delivers an outcome to its caller, unless the caller has given up.
     pub fn tell(&self, News { key, owner, told }: News) {
         if let Some((_, tells)) = self.waits().asked.remove(&(key, owner)) {
             let _ = tells.send(told);

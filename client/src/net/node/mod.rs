@@ -5,9 +5,8 @@
 //! the node does not support that, each such request has its own connection, because it would block everything behind
 //! it.
 //!
-//! The number of outstanding requests is limited; further ones wait here for their turn. The time that the node has to
-//! answer begins when a request is sent. A node that did not answer in time is *silent* until it answers again: it is
-//! sent no requests meanwhile, so it delays no other caller.
+//! The time that the node has to answer begins when a request is sent. A node that did not answer in time is *silent*
+//! until it answers again: it is sent no requests meanwhile, so it delays no other caller.
 
 mod asking;
 mod connecting;
@@ -175,7 +174,7 @@ impl Node {
         Self { is_in_cluster: true, first, ..self }
     }
 
-    /// Makes this node a member of the set: no other server counts as it.
+    /// Makes this node a member of the set: no other server may answer for it.
     pub fn of_member(self, member: &Member) -> Self {
         Self { id: member.id.map(NodeId), ..self }
     }
@@ -232,7 +231,8 @@ impl Node {
         self.connected(by).await
     }
 
-    /// Returns the connection over which the node reports changes of keys that were read; `None` if there is none.
+    /// Returns the number of the connection over which the node reports changes of keys that were read; `None` if
+    /// there is none.
     pub fn tracks_over(&self) -> Option<u64> {
         match &*self.state.borrow() {
             State::Up(link) if link.tracks => Some(link.number),

@@ -17,7 +17,7 @@ use crate::values::clock;
 /// Maximum number of pending releases on a node. Further locks stay locked until their leases end.
 const OWED_MAX: usize = 16_384;
 
-/// Number of releases made at a time.
+/// Number of releases made at a time, and the longest pause before the next ones if some failed.
 const PAID_AT_A_TIME: usize = 32;
 const PAID_AGAIN: Duration = Duration::from_millis(100);
 

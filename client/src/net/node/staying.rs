@@ -17,7 +17,8 @@ use crate::values::failure::Why;
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 impl Node {
-    /// Reconnects whenever the node's Sentinels name another server, and never returns; returns at once if it has none.
+    /// Reconnects whenever the node's Sentinels name another server, and never returns. Returns at once if the node
+    /// has no Sentinels.
     pub async fn follow(&self) {
         let Whereabouts::Named(sentinels) = &self.server else { return };
         let mut states = self.state.subscribe();

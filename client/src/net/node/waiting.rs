@@ -18,8 +18,8 @@ use crate::values::failure::Why;
 /// Maximum number of idle connections kept for waiting.
 const IDLE_WAITERS: usize = 16;
 
-/// Number of requests waiting on connections of their own from which on a further request waits through a listener, if
-/// the node accepts listeners.
+/// The number of requests on connections of their own from which on further ones wait through a listener, if the node
+/// accepts listeners.
 const BLOCKED_FEW: usize = IDLE_WAITERS;
 
 impl Node {
@@ -33,7 +33,7 @@ impl Node {
         about: Option<&Lease>,
         asking: bool,
     ) -> (Option<NodeId>, Result<Value, Why>) {
-        // The wait includes the time to connect, but not to a node that is known to be down.
+        // The time to connect is part of the wait. A node that is known to be down is not waited for.
         let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
         let now = match self.link(connect_by).await {
             Ok(link) => link,

@@ -7,7 +7,7 @@ use super::*;
 const ALLOWED: Duration = Duration::from_millis(50);
 const GIVEN: Given = Given::Within { least: ALLOWED, most: Duration::from_secs(1) };
 
-/// A caller with a number, which may stop waiting.
+/// A numbered caller, which may stop waiting.
 #[derive(Clone, Debug)]
 struct Asker(usize, Rc<Cell<bool>>);
 
