@@ -53,7 +53,8 @@ impl Builder {
     }
 
     /// Adds the master that Sentinels call `name`, by the Sentinels' addresses: `host:26379`, or a URL with their own
-    /// user and password. The master is the one that most Sentinels name; the client follows a fail-over.
+    /// user and password. Of different answers, the one of the newest fail-over counts. The client follows a
+    /// fail-over.
     ///
     /// The connection to the master uses TLS if the first Sentinel's does, and [`Builder::credentials`]. For anything
     /// else pass a URL to [`Builder::node`]:

@@ -124,8 +124,8 @@ impl Client {
     ///
     /// # Errors
     /// `TimedOut` after the limit of [`Options::wait`], with the last obstacle seen: the holder, or each node's
-    /// failure. `NoQuorum` if too few nodes can ever answer until somebody repairs them. Without a limit, `Expired` if the nodes
-    /// grant too late again and again.
+    /// failure. `NoQuorum` if too few nodes can answer until somebody repairs them. Without a limit, `Expired` if ten
+    /// grants in a row come too late to rely on.
     pub async fn lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.take(key.as_ref(), Wanted::Exclusive, true, None).await
     }
@@ -170,10 +170,10 @@ impl Client {
     /// Reports each change of the holder from now on, beginning with the present state. Acquires nothing, and does not
     /// join a queue. Each node is watched on a connection of its own (LOCK.WATCH); nothing is polled.
     ///
-    /// `Some`: a majority of the nodes names this owner as holder (of several holders, the first). Repeated when the
-    /// holder's note is replaced, and when its token rises. (Nodes may grant one lock under different tokens until its
-    /// owner has raised them to the same one.) `None`: a majority reports the lock as free. While the nodes disagree,
-    /// or too few answer, nothing is reported.
+    /// `Some`: a majority of the nodes names this owner as holder (of several holders, the first). It is reported
+    /// again when the holder's note is replaced, and when its token rises. (Nodes may grant one lock under different
+    /// tokens until its owner has raised them to the same one.) `None`: a majority reports the lock as free. While the
+    /// nodes disagree, or too few answer, nothing is reported.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -224,7 +224,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the queues in which requests of this client for one key wait for each other; all its locks share them.
+    /// Returns the queues in which this client's requests for the same key wait for each other. All clones share them.
     pub(crate) fn turns(&self) -> &Arc<Turns> {
         &self.inner.turns
     }
@@ -247,8 +247,8 @@ impl Client {
     /// continue. A node that is removed may be dead. The first change stores the set on the nodes. Before that the
     /// nodes know no set, so all clients must be configured with the same nodes.
     ///
-    /// A repeated call continues where it, or another client's, stopped. Two concurrent calls do no harm, but if they
-    /// want different sets, each continues until it has its own.
+    /// A later call continues where an earlier one, also of another client, stopped. Two concurrent calls that want
+    /// the same set do no harm. If they want different sets, the one that the other outruns fails with `Overtaken`.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -262,7 +262,7 @@ impl Client {
     /// # Errors
     /// `NotAllowed`: the user lacks an operator's permissions. `Configuration`: an address is invalid, or its node
     /// cannot be a member; a cluster or a master behind Sentinels cannot be one either. `NoQuorum`: too few nodes
-    /// agree, or an added node does not answer.
+    /// agree, or an added node does not answer. `Overtaken`: another program changes the set to a different one.
     pub async fn set_nodes<A: Into<String>>(&self, addresses: impl IntoIterator<Item = A>) -> Result<(), Error> {
         let addresses: Vec<String> = addresses.into_iter().map(Into::into).collect();
         let nodes = self.nodes();
@@ -270,7 +270,8 @@ impl Client {
     }
 
     /// Waits until all released and dropped guards and all cancelled acquisitions have released their locks, then
-    /// closes the connections. Call it at the end of a program: nothing is released after that.
+    /// closes the connections, unless guards still need them. Call it at the end of a program, where nothing is
+    /// released in the background any longer.
     ///
     /// From this call on, neither this client nor its clones acquire locks. A lock that a guard still holds stays
     /// valid, is extended as before, and can be released.

@@ -20,8 +20,8 @@ use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
 /// A held lock, for as long as it [is valid](Guard::is_valid).
 ///
 /// Check [`Guard::is_valid`] before each step that must not happen without the lock. Give the [token](Guard::token) to
-/// the resource, which refuses a smaller one than it has seen. No check on this side can catch a process that is paused
-/// right after it.
+/// the resource, which refuses a token smaller than the largest that it has seen. No check on this side can catch a
+/// process that is paused right after it.
 ///
 /// Dropping a guard releases the lock in the background. At the end of a program nothing runs in the background any
 /// longer: [release](Guard::release) guards there, or [close](crate::Client::close) the client after them. Otherwise

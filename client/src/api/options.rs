@@ -199,8 +199,8 @@ impl Options {
 
     /// Sets how long a node has to answer, connecting included. The default is twice its slowest answer of the last
     /// seconds. It is at least a tenth of the ttl or 50 ms, whichever is less. It is at most a third of the ttl or 1 s,
-    /// whichever is less. The first connection has 1 s. The time begins when the request is sent; queueing in this
-    /// process does not count. A slower node does not count, and is not asked again before it has answered.
+    /// whichever is less. By default, the first connection has 1 s. The time begins when the request is sent; queueing
+    /// in this process does not count. A slower node does not count, and is not asked again before it has answered.
     ///
     /// ```
     /// # use std::time::Duration;

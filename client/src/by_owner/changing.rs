@@ -132,7 +132,8 @@ impl Change<'_> {
     /// lock.
     ///
     /// # Errors
-    /// `NoQuorum`.
+    /// `NoQuorum`: too few nodes answered, or made the change. `BadArgument`: the lock has as many holds or notes as
+    /// are possible.
     pub async fn make(&self, slot: &Slot, what: What) -> Result<Option<u64>, Error> {
         if let (What::Release { .. }, None) = (&what, self.token) {
             slot.gives_up.notify_waiters();

@@ -88,8 +88,8 @@ pub async fn is_shared(this: &ByOwner, id: &Id, lease: &Lease, checked: Checked)
 /// that token. Returns true if a majority had it until now.
 ///
 /// A grant is released as soon as a node shows it, since another node may hang for longer than the lease lasts. Unless
-/// a majority had the lock, the call waits for all nodes, since the last one may be the only one that has a grant. A
-/// later search might find a new grant of this owner instead.
+/// a majority had the lock, the call waits for all nodes, since the last one may be the only one that has a grant. The
+/// nodes are not searched again later, when they could show a new grant of this owner.
 ///
 /// # Errors
 /// `NoQuorum`: too few nodes answer to tell.

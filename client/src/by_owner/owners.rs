@@ -87,7 +87,7 @@ impl ByOwner {
         let in_version = move |nodes| work(Self { nodes, ..this.clone() });
         let (nodes, given) = (self.client.nodes(), self.of_another()?.given);
         let (thread, work) = (self.client.thread()?, async move { nodes.on_present(given, in_version).await });
-        // An agent's connections are there already.
+        // An agent's requests are on the client's thread already.
         if is_home() { work.await } else { thread.run(work).await? }
     }
 
@@ -136,7 +136,7 @@ impl ByOwner {
 
     /// Releases the locks that this process holds, at the end of a program; [`Client::close`] waits for that. Locks
     /// that are not released last until their leases end, and their owners may continue with another process. Not
-    /// released are locks that another process or this one has adopted, and those with very many holds.
+    /// released are locks that another process or this one has adopted, and those with more than 64 holds.
     pub fn give_back(&self) {
         let (Ok(thread), Ok(checked)) = (self.client.thread(), self.of_another()) else { return };
         for slot in self.table.drain() {

@@ -91,7 +91,8 @@ pub struct NodeSet {
     pub max_ttl: Option<Duration>,
     /// The median of the nodes' wall clocks, in microseconds since 1970.
     pub clock_us: u64,
-    /// The nodes that do not count, each with the reason: it cannot be asked, or it is a server that already counts.
+    /// The nodes that do not count, each with the reason: it cannot be asked, or its server already counts as another
+    /// node.
     pub unreachable: Vec<NodeError>,
 }
 

@@ -51,7 +51,8 @@ pub struct Take {
     pub retry: bool,
     /// The note for people.
     pub note: Vec<u8>,
-    /// Maximum time for which the lease is extended, at most until this keeper has [ended](ByOwner::keeper_ended).
+    /// The time for which the lease is extended at most, and the keeper whose [end](ByOwner::keeper_ended) stops that
+    /// earlier.
     pub keepalive: Option<(Duration, Keeper)>,
 }
 

@@ -246,9 +246,9 @@ fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
     }
 }
 
-/// Returns how much of a time that nodes measured is certain: less the drift of clocks. If it is the lease of a
-/// [`Granted`](super::taking::Granted) that was waited for, add the wait to the time before the request: the lease
-/// starts then.
+/// Returns how much of a time that nodes measured is certain: less the drift of clocks. The lease of a
+/// [`Granted`](super::taking::Granted) starts when its wait ends: count from the time before the request, plus the
+/// wait.
 pub fn reliable(left: Duration) -> Duration {
     (left - left * DRIFT_PERCENT as u32 / 100).saturating_sub(ROUNDING)
 }

@@ -183,7 +183,7 @@ pub fn extended(class: &Class, wanted: Wanted, is_extended: bool) {
     counter!(EXTENSIONS, labels).increment(1);
 }
 
-/// The counters of requests to one node.
+/// The metrics of one node: whether it answers, and its requests.
 #[derive(Debug)]
 pub struct NodeMeter(SharedString);
 

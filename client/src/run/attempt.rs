@@ -63,7 +63,7 @@ async fn turn(nodes: &Nodes, by: Option<Instant>) -> Result<Option<SemaphorePerm
 
 /// Acquires the lock with one round to all nodes, and a second one if their tokens differ; until `by`, if there is a
 /// limit. With a `wait`, the request waits in the queue of the only node. If the future is dropped or the lock is
-/// refused, it is released on all nodes.
+/// refused, all nodes release what they granted.
 pub async fn acquire(
     nodes: &Arc<Nodes>,
     lease: Lease,
@@ -72,8 +72,8 @@ pub async fn acquire(
     wait: Option<Wait<'_>>,
 ) -> Result<Taken, Error> {
     let lease = Arc::new(lease);
-    // This comes before the clock is read, so the lease does not run while this waits. A request that waits at the node
-    // would keep others of this process from beginning.
+    // This comes before the clock is read, so the lease does not run while this waits. A request that waits in a
+    // node's queue takes no turn here: it would keep others of this process from beginning.
     let _turn = if wait.is_none() { turn(nodes, by).await? } else { None };
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let start = clock::boot_now();

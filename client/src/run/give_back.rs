@@ -59,7 +59,7 @@ pub struct Giving {
 }
 
 impl Giving {
-    /// Sends `command` to all nodes of the [latest](Nodes::latest) version.
+    /// Sends `command` to all nodes of the [latest](Nodes::latest) version that may have the lock.
     fn begin(nodes: &Arc<Nodes>, command: Cmd, lease: &Arc<Lease>, checked: Checked) -> Self {
         let latest = nodes.latest();
         if !Arc::ptr_eq(&latest, nodes) {

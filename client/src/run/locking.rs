@@ -253,8 +253,8 @@ impl<'a> Taking<'a> {
         let (place, at_once) = match (turn.queue.try_lock(), until) {
             (Ok(place), _) => (place, true),
             (Err(_), None) => {
-                // On the client's thread the line advances even if the caller's runtime does not run, since other
-                // callers are behind it.
+                // Other callers wait behind this one. On the client's thread the line advances even if this caller's
+                // runtime does not run.
                 home().await;
                 let _behind = turn.behind.begin();
                 (turn.queue.lock().await, false)

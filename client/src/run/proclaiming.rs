@@ -17,7 +17,7 @@ use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::{Error, ErrorKind, Why};
 
-/// Receives the term and the sequence number once a majority has the proclamation.
+/// Reports the term and the sequence number to a caller once a majority has the proclamation.
 pub type Proclaimed = oneshot::Sender<Result<(u64, u64), Error>>;
 
 /// The index of the node, the server that answered, and its answer.
@@ -38,7 +38,7 @@ pub struct Proclaiming {
 }
 
 impl Proclaiming {
-    /// Begins to proclaim the leader that holds this lock; the lock's token now is the term.
+    /// Creates the leader's side for a held lock, whose token now is the term. Sends nothing yet.
     pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, held: &Held, given: Given) -> Self {
         Self {
             nodes: Arc::clone(nodes),

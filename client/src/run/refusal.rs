@@ -28,7 +28,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Nothing yet, of this many nodes.
+    /// Creates the state before any of this many nodes has answered.
     pub fn nothing(nodes: usize) -> Self {
         Self { whys: vec![None; nodes], ids: vec![None; nodes] }
     }

@@ -182,7 +182,7 @@ pub struct Renewer {
     /// The callers that wait until a majority has made the owner a reader.
     sharing: Vec<Done>,
     whys: Vec<Option<Why>>,
-    // Boxed, as they are large, and most locks have none.
+    // The next two are boxed, as they are large, and most locks have none.
     /// The proclamations, if the lock is a leader's.
     proclaiming: Option<Box<Proclaiming>>,
     /// The checks by which a loss is noticed at once, if the options want them.
@@ -287,7 +287,7 @@ impl Renewer {
     }
 
     fn share(&mut self, done: Done) -> Work {
-        // From now on nodes that are healed grant it in shared mode.
+        // From now on, nodes that lost the lock are asked to grant it in shared mode.
         self.lease.wants(Wanted::Shared);
         self.sharing.push(done);
         let (now, random) = moment();
@@ -350,7 +350,7 @@ impl Renewer {
 
     fn perform(&mut self, Work { calls, begins, news }: Work) {
         let (round, given) = (self.keeper.held().round(), self.checked.extending);
-        // Nothing follows from fewer grants, and only a downgrade waits for those after a majority's.
+        // Fewer grants than a majority decide nothing, and later ones matter only to a downgrade.
         match (begins, calls.is_empty()) {
             (true, _) => self.calls.wait_for(majority(self.nodes.len())),
             (false, false) => self.calls.wait_for(1),

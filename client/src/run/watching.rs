@@ -22,7 +22,7 @@ const WATCHED: Duration = Duration::from_secs(3);
 /// Pause before a node that did not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Longest pause before a guarded node is asked again.
+/// Pause before a guarded node is asked again.
 const GUARDED_AGAIN: Duration = Duration::from_secs(1);
 
 /// The state that a node last reported: token and sequence; token 0 if the lock is free. `None` if there is nothing to
@@ -82,7 +82,8 @@ impl NodeReport {
     }
 }
 
-/// Asks a node for the lock's state: at once, or if its last report is known, at the next change.
+/// Asks a node for the lock's state, after the pause `after`. If its last report is `known`, the node answers at the
+/// next change, otherwise at once.
 pub fn ask(
     nodes: Arc<Nodes>,
     key: Arc<[u8]>,

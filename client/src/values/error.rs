@@ -290,7 +290,7 @@ impl Error {
         self.0.holder.as_ref()
     }
 
-    /// Returns after what time a retry makes sense.
+    /// Returns the time after which a retry makes sense, if guarded nodes are the obstacle.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};

@@ -1,8 +1,8 @@
 //! Holder ids: one name for everything that a worker holds and waits for, which deadlock detection needs.
 //!
-//! On the nodes each acquisition has a name of its own. A *holder id* names the flow of control that makes several,
-//! such as a worker, a job, or a process that does one thing at a time. It is written at the end of the note, as `
-//! [holder=ID]`, so that nodes need no field for it and every client can set it.
+//! On the nodes each acquisition has a name of its own. A *holder id* names the flow of control that makes several
+//! acquisitions, such as a worker, a job, or a process that does one thing at a time. It is written at the end of the
+//! note, as ` [holder=ID]`, so that nodes need no field for it and every client can set it.
 //! [`Options::holder`](crate::Options::holder) sets it, `palisade deadlocks` reads it.
 
 use std::str;

@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! Do not use it inside an async runtime, which it would block.
+//! Do not use these types inside an async runtime, which they would block.
 
 mod block_on;
 
@@ -166,7 +166,7 @@ face! {
 }
 
 face! {
-    /// An election.
+    /// An election: its candidates, one of whom leads at a time, and its observers.
     #[derive(Clone)]
     Election,
     blocks leader() -> Result<Option<Leader>, Error>;
@@ -177,7 +177,7 @@ face! {
     /// A held lock.
     ///
     /// If it is dropped outside of a runtime, the drop blocks until a majority has released the lock or had its time to
-    /// answer. It waits because the process may be about to end. If it is dropped inside a runtime, the lock is
+    /// answer. The drop waits because the process may be about to end. If it is dropped inside a runtime, the lock is
     /// released in the background.
     #[must_use = "the lock is given back when its guard is dropped"]
     Guard,

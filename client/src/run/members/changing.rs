@@ -1,7 +1,7 @@
 //! Changes the set of nodes, step by step. Each step adds or removes one node, and the nodes themselves agree on it.
 //!
 //! A change begins with the set that the nodes know, whatever this client knows, and completes steps that others left
-//! unfinished. If a concurrent change moves the set away from its [`Path`], it ends.
+//! unfinished. The change fails if a concurrent one moves the set away from its [`Path`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
     }
 }
 
-/// Returns an error unless a concurrent change went through the same versions as this change (`is_on_path`).
+/// Returns an error unless `is_on_path`: concurrent changes, if any, went through the same versions as this one.
 fn overtaken_unless(is_on_path: bool, Members { version, list }: &Members) -> Result<(), Error> {
     let nodes = || list.iter().map(|member| member.address.as_str()).collect::<Vec<_>>().join(", ");
     let text = || {
@@ -332,8 +332,8 @@ impl<'a> Changer<'a> {
     }
 
     /// Returns whether the node that `list` adds to `present` may be added now: it is not guarded. If it is, waits for
-    /// a while first. A guarded node would raise the number of nodes that a majority needs, and grant nothing itself.
-    /// If another node were dead too, locks would be lost.
+    /// up to [`GUARD_LOOK`] first. A guarded node would raise the number of nodes that a majority needs, and grant
+    /// nothing itself. If another node were dead too, locks would be lost.
     async fn added_serves(&mut self, present: &Members, list: &[Member], guarded: &Guarded) -> bool {
         let is_added = |(node, _): &&(String, u64)| {
             list.iter().any(|member| member.address == *node && !present.list.contains(member))

@@ -12,11 +12,11 @@ use crate::{Error, ErrorKind};
 /// The steps from the present set to another one.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The present set. Version 0: no node knows one, so the first step founds it with the nodes of the client.
+    /// The present set. At version 0, no node knows a set, and the first step founds one with the nodes of the client.
     pub present: Members,
     /// The members of each later version; empty if the set is already right.
     pub steps: Vec<Members>,
-    /// The guards of nodes that will be added: the change waits for these.
+    /// The guards of nodes that will be added: the change waits until they have ended.
     pub guarded: Guarded,
 }
 
