@@ -55,8 +55,8 @@ impl Open {
         Self { id, state: Arc::clone(state), goes, _present: present.clone() }
     }
 
-    /// Ensures that from now on the connection does not have to give up its place to a new one. Returns false if it has
-    /// given it up already.
+    /// Ensures that from now on the connection does not have to give up its place to a new one. Returns false if it
+    /// has given up its place already.
     pub fn stay(&self) -> bool {
         self.state.strangers.remove(self.id)
     }
@@ -80,8 +80,8 @@ impl Drop for Open {
 
 /// Answers a connection that there is no place for it, and closes it.
 ///
-/// Before that its input is read for a short time, until the client closes it too. Otherwise the system would answer
-/// unread input with a reset, and the client could not read the answer.
+/// Before that, the input of the connection is read until the client closes it too, for up to [`LINGER_TIME`].
+/// Otherwise the system would answer unread input with a reset, and the client could not read the answer.
 pub fn turn_away(state: &State, stream: Stream) {
     let mut text = BytesMut::new();
     write_error(&too_many_connections(state.connections_max), &mut text);

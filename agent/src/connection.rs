@@ -48,7 +48,7 @@ struct Connection<'a> {
     stream: &'a Stream,
     session: Session,
     /// The connection's place (see [`Open`]) while the connection may have to give it up for another one; `None` once
-    /// it keeps it.
+    /// it is sure to keep it.
     place: Option<&'a Open>,
     requests: Requests,
     /// Answers that have not been written yet.
@@ -232,7 +232,7 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Writes all bytes of `out`, however long that takes.
+/// Writes all bytes of `out`. Fails if the client takes none of them for [`WRITE_TIME`].
 async fn flush(stream: &Stream, out: &mut BytesMut) -> io::Result<()> {
     while !out.is_empty() {
         match stream.try_write(out) {

@@ -1,9 +1,9 @@
 //! The agent: the LOCK commands of a node on a local socket, with a quorum of nodes behind it. So every Redis client
 //! can use several nodes as if they were one.
 //!
-//! It translates the words of a request into a call of [`palisade_client::by_owner`], and the result into a reply.
-//! `palisade-quorum`, which the nodes use too, defines locks, arguments and refusals; the client combines several
-//! nodes.
+//! The agent translates the words of a request into a call of [`palisade_client::by_owner`], and the result into a
+//! reply. `palisade-quorum`, which the nodes use too, defines locks, arguments and refusals; the client combines
+//! several nodes.
 //!
 //! | file | subject |
 //! |---|---|
@@ -203,7 +203,7 @@ impl Agent {
         state.end();
         drop(present);
         // The tasks that listen end by themselves and remove their files. The tasks of connections finish what they do.
-        // Both drop their tokens then.
+        // Both then drop their [`Present`] handles.
         let is_quiet = timeout(END_TIME, absence.all_gone()).await.is_ok();
         tasks.shutdown().await;
         if !is_quiet {

@@ -31,8 +31,8 @@ pub const READ_BYTES: usize = 16 * 1_024;
 /// The most bytes that are read ahead while a command waits. Later ones wait in the client's socket.
 pub const AHEAD_BYTES_MAX: usize = REQUEST_BYTES_MAX;
 
-/// If a client has sent more than [`AHEAD_BYTES_MAX`], no more is read. So the agent checks in this interval whether
-/// the client has disconnected.
+/// The interval of checks whether a client has disconnected from which nothing more is read, because it has sent
+/// [`AHEAD_BYTES_MAX`] ahead.
 pub const LOOK_FOR_HANG_UP: Duration = Duration::from_millis(100);
 
 /// The most bytes of answers that are collected before they are written, when a client sends several requests at once.
@@ -136,6 +136,6 @@ pub const TERRAFORM_EXTEND_EVERY: Duration = Duration::from_secs(20);
 /// The pause before a failed extension of a lock of Terraform is repeated.
 pub const TERRAFORM_EXTEND_AGAIN: Duration = Duration::from_secs(1);
 
-/// If a LOCK of Terraform neither gets the lock nor finds a holder, the time for which it tries again: requests at the
-/// same moment collided.
+/// The time for which a LOCK of Terraform tries again if it neither gets the lock nor finds a holder, because requests
+/// of the same moment collided.
 pub const TERRAFORM_COLLISION_TIME: Duration = Duration::from_secs(1);

@@ -260,7 +260,8 @@ impl Stream {
             let mut count = 0;
             let mut read = |from: BorrowedFd<'_>| {
                 count = retry_on_intr(|| recv(from, &mut scratch[..], RecvFlags::empty()))?.0;
-                // The rest of the room shows that nothing is left: the next event, not another call, says that there is.
+                // A read that leaves room has read everything. So the socket counts as not readable until its next
+                // event.
                 if (1..READ_BYTES).contains(&count) { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
             };
             let is_open = match self {

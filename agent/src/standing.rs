@@ -81,7 +81,8 @@ impl Log {
             let node = self.nodes.entry(name.clone()).or_default();
             node.seen_away = if matches!(reach, Reach::Away(_)) { node.seen_away + 1 } else { 0 };
         }
-        // The majority matters for all locks, so it comes first, in case the budget does not last for all lines.
+        // The majority matters for all locks, so its line is counted first, in case the budget does not last for all
+        // lines.
         let quorum = self.quorum(seen, now);
         for (name, reach) in &seen.nodes {
             lines.extend(self.node(name, reach, now));

@@ -144,7 +144,7 @@ impl Kept {
     }
 }
 
-/// Returns the length of a lease: the longest that the nodes allow, up to a limit. A longer one survives a longer
+/// Returns the length of a lease: the longest that the nodes allow, up to a limit. A longer lease outlasts a longer
 /// absence of the agent.
 pub async fn lease(state: &State) -> Duration {
     let longest = state.nodes_soon().await.and_then(Result::ok).and_then(|nodes| nodes.max_ttl);

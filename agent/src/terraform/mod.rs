@@ -82,7 +82,7 @@ impl Terraform {
         match request.method().as_str() {
             "LOCK" | "PUT" => self.lock(&key, request.into_body()).await.unwrap_or_else(said),
             "UNLOCK" | "DELETE" => {
-                // It is completed even if the client disconnects.
+                // The unlocking is completed even if the client disconnects.
                 let unlocking = tokio::spawn(async move { self.unlock(&key, &request.into_body()).await });
                 match unlocking.await {
                     Ok(Ok(())) => http::response(StatusCode::OK, TEXT, ""),
@@ -172,7 +172,7 @@ impl Terraform {
         let holder = self.holder(key).await?.ok_or_else(nobody)?;
         let broken = self.state.locks.break_lock(key.as_bytes(), Some(holder.token)).await.map_err(failed)?;
         broken.ok_or_else(nobody)?;
-        // Not before: if the nodes refuse, the lock is still extended.
+        // This comes last: if the nodes refuse, the lock is still extended.
         self.kept.remove(key, &String::from_utf8_lossy(&holder.owner));
         let info = String::from_utf8_lossy(&info_of(&holder)).into_owned();
         (self.tell)(&format!("{key} is unlocked by force, which names no ID; its holder was {info}"));

@@ -118,7 +118,7 @@ async fn ten_thousand_keys_wait_with_less_than_a_hundred_descriptors() {
     assert!(descriptors() < 100, "{} descriptors", descriptors());
 }
 
-/// The requests at a killed node ask again when it is back; the other nodes serve them meanwhile.
+/// Requests that waited at a killed node are sent again when the node is back. The other nodes serve them meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_killed_and_started_again() {
     let _alone = ALONE.lock().await;

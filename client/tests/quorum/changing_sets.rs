@@ -141,7 +141,7 @@ async fn nodes_come_and_go_under_load() {
     is_on(&nodes, "shared", &[3, 4, 5]).await;
     is_on(&nodes, "permits", &[3, 4, 5]).await;
 
-    // That client has the old nodes, and finds the others.
+    // The client that was cut off knows only the old nodes, and finds the others.
     asleep.lost().await;
     proxies.iter().for_each(|proxy| proxy.pass());
     assert_eq!(sleeper.with(&options().wait(ms(500))).lock("own").await.unwrap_err().kind(), ErrorKind::TimedOut);

@@ -144,8 +144,8 @@ async fn at_the_end_locks_are_left_or_given_back() {
     }
 }
 
-/// The process that acquired a lock ends and releases its locks. Another process of the owner has extended this one
-/// meanwhile, so it stays held.
+/// The process that acquired a lock ends and releases its locks. Another process has extended one of these locks for
+/// its owner meanwhile, so that lock stays held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_ends_leaves_what_another_one_continues() {
     let (nodes, client, locks) = held(3).await;
