@@ -59,7 +59,7 @@ type attempt struct {
 	ctx         context.Context
 	// underWay is the request whose answer has not arrived.
 	underWay *underWay
-	// isUnsure is true if a request had no answer: the server may still have it, even if it refused a later one.
+	// isUnsure is true if a request had no answer: the server may still grant it, even if it refused a later one.
 	isUnsure bool
 	// mayRemain is true if something may be left on the server to release.
 	mayRemain bool
@@ -124,7 +124,7 @@ func (a *attempt) ask(by instant) (*grant, error) {
 				return nil, err
 			}
 		case isBroken(err) && !broken:
-			// Its connection may have ended long ago: a new one is tried once.
+			// The connection may have ended long ago: a new one is tried once.
 			broken = true
 		case now() >= by || isLasting(err):
 			return nil, err
@@ -207,8 +207,8 @@ func (a *attempt) waitOnce(left time.Duration) (*grant, error) {
 
 // endsWait reports whether an error that answers a waiting request ends the wait at once.
 func (a *attempt) endsWait(err error) bool {
-	// An agent waits for nodes itself: NOQUORUM before the end of the wait is final. But it searches only once for a grant
-	// that this owner may already have.
+	// An agent waits for nodes itself: NOQUORUM before the end of the wait is final. But the agent searches only once for a grant
+	// that this owner may already have: if there may be one, the wait goes on.
 	return isLasting(err) || errors.Is(err, ErrNoQuorum) && !a.isUnsure
 }
 

@@ -34,7 +34,7 @@ func (l *Lock) HandOver(ctx context.Context) (owner string, token int64, err err
 }
 
 // Adopt takes over a lock that another program has handed over ([Lock.HandOver]), and keeps it: who enqueues a job takes the
-// lock, and the worker gives it back. It is [ErrLost] if the lock was not held any longer with that token. The lock must be
+// lock, and the worker gives it back. The error is [ErrLost] if the lock was no longer held with that token. The lock must be
 // exclusive.
 func (c *Client) Adopt(ctx context.Context, key, owner string, token int64, options ...Option) (*Lock, error) {
 	settings, err := c.defaults.withTry(options)

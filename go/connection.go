@@ -18,7 +18,7 @@ type answer struct {
 
 var errConnectionEnded = errors.New("the connection has ended")
 
-// send sends words, and returns the answer. It is sent once.
+// send sends a command, once, and returns the answer.
 func send(client *redis.Client, address string, limit time.Duration, words []any) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

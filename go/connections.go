@@ -76,7 +76,7 @@ func (c *connections) ask(limit time.Duration, words ...any) (reply any, broke b
 	}
 }
 
-// forWait returns a connection for a command that waits, unless ctx ends first. idle or destroy takes it back.
+// forWait returns a connection for a command that waits, unless ctx ends first. giveIdle or destroy takes it back.
 func (c *connections) forWait(ctx context.Context) (*connection, error) {
 	if kept := c.popIdle(); kept != nil {
 		return kept, nil
@@ -133,7 +133,7 @@ func (c *connections) register(one *connection) error {
 	return nil
 }
 
-// giveIdle keeps a connection on which nothing waits for later waits.
+// giveIdle takes back a connection on which nothing waits, and keeps it for later waits.
 func (c *connections) giveIdle(one *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

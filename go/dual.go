@@ -21,8 +21,8 @@ type DualLock struct {
 	old OldLock
 }
 
-// LockBoth acquires the old lock first, everywhere, and then this one, which needs a name of its own if it is on the same
-// server. The old one is extended, or not, as its library does it.
+// LockBoth acquires the old lock and then this one, in the same order in every program. This one needs a name of its own if both
+// are on one server. The old one is extended, or not, as its library does it.
 //
 // The error is that of the old lock, or of [Client.Lock]; then neither is held.
 func (c *Client) LockBoth(ctx context.Context, old OldLock, key string, options ...Option) (*DualLock, error) {
@@ -40,7 +40,7 @@ func (c *Client) LockBoth(ctx context.Context, old OldLock, key string, options 
 	return &DualLock{Lock: lock, old: old}, nil
 }
 
-// Unlock releases both, the old one last, and returns the errors of both. It is called once.
+// Unlock releases both, the old one last, and returns the errors of both. Call it once.
 func (l *DualLock) Unlock(ctx context.Context) error {
 	err := l.Lock.Unlock(ctx)
 	wasHeld, failed := l.old.UnlockContext(context.WithoutCancel(ctx))

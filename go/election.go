@@ -14,7 +14,7 @@ import (
 const (
 	// The longest value of a leader, in bytes: a note, less its term.
 	valueBytesMax = 1002
-	// A leader has no limit by default.
+	// The default of MaxHold for a leader: no limit.
 	noMaxHold = time.Duration(math.MaxInt64)
 )
 
@@ -79,7 +79,7 @@ func (e *Election) Campaign(ctx context.Context, value string, options ...Option
 			return leadership, nil
 		}
 		lock.Unlock(ctx)
-		// The candidate had won and lost again, and nobody heard of it.
+		// The candidate had won, but observers may not have seen it.
 		var lost *LostError
 		if !errors.As(err, &lost) || lost.Reason == ClientClosed {
 			return nil, err
@@ -125,7 +125,7 @@ func (l *Leadership) proclaim(note string) error {
 		if err != nil || current == l.sequence {
 			return err
 		}
-		// A later proclamation is already there, so the server ignored this one: the next goes behind that.
+		// A later proclamation is already there, so the server ignored this one: the next one has a larger number.
 		l.sequence = max(l.sequence, current)
 	}
 }

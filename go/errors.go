@@ -32,7 +32,7 @@ var (
 	ErrUnavailable = errors.New("unavailable")
 	// ErrMisconfigured: somebody has to act. The server lacks the module, or the client a password or a permission.
 	ErrMisconfigured = errors.New("misconfigured")
-	// ErrUnexpectedReply: the answer is not one of this command's. It is refused rather than guessed at.
+	// ErrUnexpectedReply: the answer has another form than this command's answers. It is refused rather than guessed at.
 	ErrUnexpectedReply = errors.New("unexpected reply")
 	// ErrClosed: the Client was closed.
 	ErrClosed = errors.New("this Client was closed: make another one")
@@ -58,7 +58,7 @@ const (
 	Held NotAcquiredReason = "held"
 	// TimedOut: the lock was not free in time.
 	TimedOut NotAcquiredReason = "timed-out"
-	// TooLate: the lock was granted, but nothing of its lease was left when this program heard of it.
+	// TooLate: the lock was granted, but nothing of its lease was left when the answer arrived.
 	TooLate NotAcquiredReason = "too-late"
 )
 

@@ -18,8 +18,8 @@ type Sender interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// Fenced sends commands through a gate with the token of a lock: no server that has seen a newer holder runs them. Of
-// [Lock.Fenced] and [Lock.FencedByLock].
+// Fenced sends commands through a gate with the token of a lock: no server that has seen a newer holder runs them. [Lock.Fenced]
+// and [Lock.FencedByLock] return it.
 type Fenced struct {
 	lock *Lock
 	data Sender
@@ -30,9 +30,9 @@ type Fenced struct {
 
 // A FencedError says that the resource has seen a newer holder: the lock is lost, so stop. It is [ErrFenced].
 type FencedError struct {
-	// Token is the token that was shown.
+	// Token is the token that the command carried.
 	Token int64
-	// Seen is the token that the resource has seen.
+	// Seen is the largest token that the resource has seen.
 	Seen int64
 }
 

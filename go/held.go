@@ -21,7 +21,7 @@ type held struct {
 	cancel   context.CancelCauseFunc
 	listener Listener
 	kind     Kind
-	// checked has room for one wish to learn whether the lock is held.
+	// checked makes keep find out whether the lock is held. It has room for one signal.
 	checked chan struct{}
 
 	mu    sync.Mutex
@@ -36,8 +36,8 @@ type held struct {
 	reports []func()
 }
 
-// hold keeps a granted lock from now on. The caller has waited for it since began. Its context has the values of ctx,
-// and an end of its own.
+// hold keeps a granted lock from now on. The caller has waited for it since began. The lock's context has the values of ctx, and
+// an end of its own.
 func (c *Client) hold(
 	ctx context.Context, began instant, acquired acquisition, mode mode, grant *grant, s settings, flow *flow,
 ) (*held, error) {
@@ -151,7 +151,7 @@ func (h *held) extend(ttl time.Duration, inBackground bool) error {
 	return nil
 }
 
-// validFor returns for how long it may be relied on. The clock decides at each call, not whether a timer has run.
+// validFor returns for how long the lock may be relied on. The clock decides at each call, not whether a timer has run.
 func (h *held) validFor() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -55,8 +55,8 @@ type flow struct {
 
 type flowKey struct{}
 
-// flowFor returns the flow of ctx, which begins to wait for key. If another part of it waits, or has this lock, that is a
-// new flow.
+// flowFor returns the flow of ctx, which begins to wait for key. If that flow waits already, or has this lock, it returns a new
+// one.
 func flowFor(ctx context.Context, key string) *flow {
 	if current, ok := ctx.Value(flowKey{}).(*flow); ok {
 		current.mu.Lock()

@@ -68,7 +68,8 @@ func (l *lease) isDue(now instant) bool {
 	return now >= l.extendAt && l.mayExtend(now)
 }
 
-// checkTTL returns the lease that shows whether the lock is held. One that is not to be extended keeps what is left.
+// checkTTL returns the ttl of an extension that shows whether the lock is held. A lease that is not to be extended keeps what is
+// left of it.
 func (l *lease) checkTTL(now instant) time.Duration {
 	if l.mayExtend(now) {
 		return l.ttl

@@ -2,7 +2,7 @@ package locks
 
 import "time"
 
-// A Kind is a kind of locks, as metrics know it: names of locks are unlimited.
+// A Kind is a kind of locks. Metrics count by kind, since names of locks are unlimited.
 type Kind struct {
 	// Class is that of the option [Class].
 	Class string
@@ -11,8 +11,8 @@ type Kind struct {
 }
 
 // A Listener receives the events of locks, for metrics; the module palisade/locks/promlock has one for Prometheus. Any
-// goroutine may call it. Its methods must not block: the next step of the lock waits for them. They may ask a lock, and
-// must not release one.
+// goroutine may call it. Its methods must not block: the next step of the lock waits for them. They may read the state of a lock,
+// and must not release one.
 type Listener interface {
 	// Acquired reports a granted lock, this long after the call.
 	Acquired(kind Kind, waited time.Duration)

@@ -106,7 +106,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 // stays as it was. It never waits, since two readers that both waited to write would wait for ever. An agent refuses it.
 func (l *Lock) Upgrade(ctx context.Context) error {
 	return l.convert(ctx, "EXCLUSIVE", func(h *held) error {
-		// Null is also the answer if the lock is no longer held: an extension tells.
+		// Null is also the answer if the lock is no longer held: an extension shows which of the two it is.
 		if err := h.extend(h.lease.ttl, false); err != nil {
 			return err
 		}

@@ -86,8 +86,8 @@ func Note(note string) Option {
 }
 
 // HolderID sets one id for everything that one flow of control holds and waits for. `palisade deadlocks` uses it to find
-// holders that wait for each other. 1 to 64 letters, digits, and . _ : / @ + -. By default locks have one that are taken
-// with the context of another lock.
+// holders that wait for each other. 1 to 64 letters, digits, and . _ : / @ + -. By default, a lock that is acquired with the
+// context of another lock has that one's id.
 func HolderID(id string) Option {
 	return option("HolderID", func(s *settings) error {
 		s.holder = id
@@ -128,8 +128,8 @@ func Listen(listener Listener) Option {
 	})
 }
 
-// Class sets the kind of the lock for its Listener, "default" by default. Use few: metrics keep each as long as the program
-// runs.
+// Class sets the kind of the lock for its Listener, "default" by default. Use few classes: metrics keep each as long as the
+// program runs.
 func Class(class string) Option {
 	return option("Class", func(s *settings) error {
 		s.class = class
@@ -137,7 +137,7 @@ func Class(class string) Option {
 	})
 }
 
-// AnswerWithin sets the server's time to answer, 3 s by default; waiting for a lock does not count. Of a Client.
+// AnswerWithin sets the server's time to answer, 3 s by default; waiting for a lock does not count. It is an option of a Client.
 func AnswerWithin(limit time.Duration) Option {
 	return option("AnswerWithin", func(s *settings) error {
 		s.answerWithin = limit
@@ -145,7 +145,7 @@ func AnswerWithin(limit time.Duration) Option {
 	})
 }
 
-// Logger sets where problems go that are no caller's error, [slog.Default] by default. Of a Client.
+// Logger sets where problems go that are no caller's error, [slog.Default] by default. It is an option of a Client.
 func Logger(logger *slog.Logger) Option {
 	return option("Logger", func(s *settings) error {
 		s.logger = logger

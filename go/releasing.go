@@ -14,8 +14,8 @@ const (
 	releaseAgainMost  = time.Second
 )
 
-// An acquisition is one of a lock, as the server knows it. Its owner is new for each, so that no one mistakes another's
-// grant for its own.
+// An acquisition of a lock, as the server knows it. The owner is new for each one, so that no one mistakes another's grant for its
+// own.
 type acquisition struct {
 	key   string
 	owner string
@@ -57,7 +57,7 @@ func (c *connections) giveBack(acquired acquisition, sent *underWay) {
 	})
 }
 
-// comesFree awaits the late answer of a request. It returns true if the answer is not a grant.
+// comesFree awaits the late answer of a request. It returns true if the answer is Null: nothing was granted.
 func (c *connections) comesFree(sent *underWay) bool {
 	// The pool's requests end by themselves.
 	late := (<-chan time.Time)(nil)
@@ -82,7 +82,7 @@ func (c *connections) releaseAtLast(acquired acquisition) {
 	until := now().plus(acquired.ttl)
 	for pause := releaseAgainLeast; ; pause = min(2*pause, releaseAgainMost) {
 		err := c.release(acquired, 1)
-		// The lock ends with its lease then.
+		// A lock that cannot be released ends with its lease.
 		if !errors.Is(err, ErrUnknown) || errors.Is(err, ErrMisconfigured) || now() >= until {
 			return
 		}

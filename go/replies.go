@@ -19,7 +19,7 @@ func unexpected(reply any, belongs string) error {
 	return &failure{kind: ErrUnexpectedReply, message: fmt.Sprintf("the server answered %.100q where %s belongs", fmt.Sprint(reply), belongs)}
 }
 
-// toInteger returns an integer below 2^53: a larger one would be somebody else's once another language rounds it.
+// toInteger returns an integer below 2^53: a program in another language could round a larger one to somebody else's token.
 func toInteger(reply any) (int64, error) {
 	if value, ok := reply.(int64); ok && value >= 0 && value <= integerMax {
 		return value, nil

@@ -31,8 +31,8 @@ type Elector struct {
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// NewElector returns an elector, which waits in the background until this host leads, and proclaims its name then: who leads
-// is told by [locks.Election.Leader]. Close it at the end.
+// NewElector returns an elector, which waits in the background until this host leads, and then proclaims the host's name:
+// [locks.Election.Leader] returns it. Close it at the end.
 func NewElector(client *locks.Client, name string, options ...locks.Option) *Elector {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Elector{cancel: cancel, ended: make(chan struct{})}

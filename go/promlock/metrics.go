@@ -24,7 +24,7 @@ type Metrics struct {
 	wait, hold                       *prometheus.HistogramVec
 }
 
-// New returns metrics, which it registers. It panics if there are some in the registry.
+// New returns metrics, which it registers. It panics if the registry has them already.
 func New(registry prometheus.Registerer) *Metrics {
 	kind := []string{"class", "mode"}
 	ended := []string{"class", "mode", "outcome"}

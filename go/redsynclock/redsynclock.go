@@ -27,7 +27,7 @@ import (
 const (
 	expiryDefault = 8 * time.Second
 	triesDefault  = 32
-	// The mean of its random delay.
+	// The mean of redsync's random delay.
 	delayDefault = 150 * time.Millisecond
 )
 
@@ -156,8 +156,8 @@ func (m *Mutex) take(ctx context.Context, wait time.Duration) error {
 // Unlock is UnlockContext without a context.
 func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
 
-// UnlockContext releases the lock, and returns whether it was held until then. It is [ErrLockAlreadyExpired] if it was lost
-// before.
+// UnlockContext releases the lock, and returns whether it was held until then. The error is [ErrLockAlreadyExpired] if the lock
+// was lost before.
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	m.mu.Lock()
 	lock := m.lock
@@ -176,7 +176,7 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 // Extend is ExtendContext without a context.
 func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Background()) }
 
-// ExtendContext extends the lease to the expiry from now. It is [ErrExtendFailed] if the lock was lost.
+// ExtendContext extends the lease to the expiry from now. The error is [ErrExtendFailed] if that failed, or the lock was lost.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	lock := m.Held()
 	if lock == nil {

@@ -1,7 +1,7 @@
 package palisade.locks;
 
 /**
- * One acquisition of a lock, as the server knows it. Its owner is new for each, so that nobody mistakes another's grant for
+ * One acquisition of a lock, as the server knows it. The owner is new for each one, so that nobody mistakes another's grant for
  * its own.
  *
  * @param key the name of the lock

@@ -51,13 +51,13 @@ final class Attempt {
 
     private final CompletableFuture<Grant> result = new CompletableFuture<>();
 
-    /** Whether the result is decided; what it leaves behind is given back before {@link #result} tells of it. */
+    /** Whether the result is decided. What the attempt leaves behind is given back before {@link #result} completes. */
     private boolean decided;
 
     /** The request whose answer has not arrived. */
     private Releasing.UnderWay underWay;
 
-    /** Whether a request had no answer: the server may still have it, even if it refused a later one. */
+    /** Whether a request had no answer: the server may still grant it, even if it refused a later one. */
     private boolean unsure;
 
     /** Whether something may be left on the server to release. */
@@ -122,7 +122,7 @@ final class Attempt {
             if (pause >= 0 && Clock.now() + pause < by) {
                 pause(pause, () -> ask(broken));
             } else if (Refusals.isBroken(failure) && !broken) {
-                // Its connection may have ended long ago: a new one is tried once.
+                // The connection may have ended long ago: a new one is tried once.
                 ask(true);
             } else if (Clock.now() >= by || Refusals.isLasting(failure)) {
                 fail(failure);
@@ -205,8 +205,8 @@ final class Attempt {
     }
 
     /**
-     * Reports whether a failure ends the wait at once. An agent waits for nodes itself, so NOQUORUM is final; but it
-     * searches only once for a grant that this owner may already have.
+     * Reports whether a failure ends the wait at once. An agent waits for nodes itself, so NOQUORUM is final; but it searches only
+     * once for a grant that this owner may already have: if there may be one, the wait goes on.
      */
     private boolean endsWait(Throwable failure) {
         return Refusals.isLasting(failure) || failure instanceof NoQuorumException && !unsure;
@@ -247,7 +247,7 @@ final class Attempt {
                     return;
                 }
                 underWay = null;
-                // A grant, as far as is known.
+                // Any reply but Null is a grant, as far as is known.
                 mayRemain |= reply != null;
             }
             read(reply, thrown, sentAt, then);

@@ -4,7 +4,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 
-/** Waits in turn for the lock of an election, and proclaims its holder; again if it was lost before that. */
+/** Waits in turn for the lock of an election, and proclaims its holder; again if the lock was lost before that. */
 final class Campaign {
 
     private final Locking locks;
@@ -60,7 +60,7 @@ final class Campaign {
                 return;
             }
             leadership.lock().releaseAsync();
-            // The candidate had won and lost again, and nobody heard of it.
+            // The candidate had won, but observers may not have seen it.
             if (Refusals.unwrap(thrown) instanceof LockLostException lost && lost.loss().reason() != LossReason.CLOSED) {
                 run();
             } else {

@@ -22,7 +22,7 @@ final class Connections {
 
     final Duration answerWithin;
 
-    /** Completes futures of callers: they may block in what follows, and must not stop a connection or the timers. */
+    /** Completes the futures of callers, whose code then may block: that must not stop a connection or the timers. */
     final Executor callers;
 
     private final ScheduledThreadPoolExecutor timers;
@@ -138,7 +138,7 @@ final class Connections {
         return null;
     }
 
-    /** Keeps a connection on which nothing waits for later waits. */
+    /** Takes back a connection on which nothing waits, and keeps it for later waits. */
     synchronized void giveIdle(Transport.Connection one) {
         waiting.remove(one);
         if (one.isOpen() && idle.size() < IDLE_MAX && !closing) {

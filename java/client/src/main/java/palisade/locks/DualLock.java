@@ -6,8 +6,8 @@ import java.util.concurrent.locks.Lock;
 
 /**
  * Both locks of a resource, while programs move from another library to this one: {@link Palisade#lockBoth}. The old lock is one
- * of Redisson, Spring Integration, or anything that is a {@link Lock}. Where that belongs to a thread, acquire and close both on
- * one thread. It is extended, or not, as its library does it.
+ * of Redisson, Spring Integration, or anything that is a {@link Lock}. If the old lock belongs to a thread, acquire and close both
+ * on that thread. It is extended, or not, as its library does it.
  */
 public final class DualLock implements AutoCloseable {
 

@@ -117,7 +117,7 @@ public final class Election {
         return new Observation(locks.connections, name);
     }
 
-    /** Returns what is left of a wait. */
+    /** Returns the options, limited to what is left of the wait. */
     static LockOptions until(LockOptions options, long by) {
         if (by == Clock.NEVER) {
             return options;

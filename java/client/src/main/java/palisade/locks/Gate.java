@@ -7,8 +7,8 @@ import java.util.Objects;
 import java.util.Optional;
 
 /**
- * A gate on the server of the data, which lets no older token pass than it has seen: LOCK.GATE. It needs a name of its own, and
- * is one for all that a lock protects.
+ * A gate on the server of the data, which lets no older token pass than it has seen: LOCK.GATE. It needs a name of its own. Use
+ * one gate for all that a lock protects.
  */
 public final class Gate {
 

@@ -12,7 +12,7 @@ import java.util.Objects;
 public record HandOver(String key, String owner, long token) {
 
     /**
-     * Creates one from what another program has sent.
+     * Creates a hand-over from what another program has sent.
      *
      * @param key the name of the lock
      * @param owner the name of the acquisition; not empty

@@ -63,7 +63,7 @@ final class Held {
         }
     }
 
-    /** Extends the lock if that is due, or {@code asked} for; else it is found to be over. */
+    /** Ends the lock if its lease is over; otherwise extends it if that is due, or {@code asked} for. */
     void wake(boolean asked) {
         long ttl;
         synchronized (this) {
@@ -147,7 +147,7 @@ final class Held {
         token = Math.max(token, newToken);
     }
 
-    /** Returns for how long it may be relied on. The clock decides at each call, not whether a timer has run. */
+    /** Returns for how long the lock may be relied on. The clock decides at each call, not whether a timer has run. */
     synchronized long validFor() {
         return end == null ? lease.validFor(Clock.now()) : 0;
     }

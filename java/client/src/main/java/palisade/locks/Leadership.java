@@ -37,7 +37,7 @@ public final class Leadership implements AutoCloseable {
     }
 
     /**
-     * Reports whether this one leads now, by the clock.
+     * Reports whether this candidate leads now, by the clock.
      *
      * @return {@link LockHandle#isValid()} of the lock
      */
@@ -70,7 +70,7 @@ public final class Leadership implements AutoCloseable {
         return lock.noting(Leader.toNote(term, value), this::next);
     }
 
-    /** Returns the next number behind one that is already there. */
+    /** Returns the next sequence number, which is larger than {@code there}. */
     private synchronized long next(long there) {
         sequence = Math.max(sequence, there) + 1;
         return sequence;

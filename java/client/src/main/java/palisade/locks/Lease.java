@@ -84,7 +84,7 @@ final class Lease {
         return now >= extendAt && mayExtend(now);
     }
 
-    /** Returns the lease that shows whether the lock is held. One that is not to be extended keeps what is left. */
+    /** Returns the ttl of an extension that shows whether the lock is held. A lease without extensions keeps what is left. */
     long checkTtl(long now) {
         return mayExtend(now) ? ttl : validFor(now);
     }

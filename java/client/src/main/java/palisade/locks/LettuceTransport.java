@@ -108,7 +108,7 @@ final class LettuceTransport implements Transport {
             } else if (Refusals.unwrap(thrown) instanceof RedisCommandExecutionException refused) {
                 answer.completeExceptionally(refusal(refused.getMessage()));
             } else {
-                // Lettuce says only later that it is not open.
+                // Lettuce says only later that the connection is not open.
                 broken.run();
                 answer.completeExceptionally(new UnavailableException(address + ": the connection ended", true, thrown));
             }
@@ -207,7 +207,7 @@ final class LettuceTransport implements Transport {
         public CompletableFuture<Object> send(List<String> words, Duration limit) {
             CompletableFuture<Object> answer = new CompletableFuture<>();
             dispatch(connection, words, answer, this::close);
-            // Its place in the queue ends with the connection.
+            // The request's place in the queue ends with the connection.
             return within(answer, limit, this::close);
         }
 

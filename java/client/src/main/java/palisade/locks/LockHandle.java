@@ -186,7 +186,7 @@ public final class LockHandle implements AutoCloseable {
      * @throws NotAcquiredException if another reader has the lock; this one stays as it was
      */
     public void upgrade() {
-        // Null is also the answer if the lock is no longer held: an extension tells.
+        // Null is also the answer if the lock is no longer held: an extension shows which of the two it is.
         Waits.join(converting("EXCLUSIVE", () -> held.extend(held.acquisition.ttl(), false).thenApply(done -> {
             throw new NotAcquiredException(NotAcquiredException.Reason.HELD, 0, null);
         })));
@@ -209,7 +209,7 @@ public final class LockHandle implements AutoCloseable {
         });
     }
 
-    /** Replaces the note, with a number that {@code next} gives behind one that is already there. */
+    /** Replaces the note. {@code next} returns a sequence number that is larger than the one that is already there. */
     CompletableFuture<Void> noting(String note, LongUnaryOperator next) {
         return unlessReleased(() -> noteBehind(note, 0, next));
     }
@@ -223,7 +223,7 @@ public final class LockHandle implements AutoCloseable {
                 held.check();
             }
             long current = Replies.toInteger(reply);
-            // A later note is already there, so the server ignored this one: the next goes behind that.
+            // A later note is already there, so the server ignored this one: the next one has a larger number.
             return current == number ? CompletableFuture.completedFuture(null) : noteBehind(note, current, next);
         });
     }

@@ -4,12 +4,12 @@ import java.time.Duration;
 
 /**
  * Receives the events of all locks of a {@link Palisade}, for metrics. The methods run on the threads of connections,
- * so they must not block. A failure of one is logged, and changes nothing.
+ * so they must not block. An exception that they throw is logged, and changes nothing.
  */
 public interface LockListener {
 
     /**
-     * A kind of locks, as metrics know it: names of locks are unlimited.
+     * A kind of locks. Metrics count by kind, since names of locks are unlimited.
      *
      * @param lockClass the word of {@link LockOptions#lockClass}
      * @param mode as the lock was acquired

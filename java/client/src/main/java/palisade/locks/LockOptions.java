@@ -93,7 +93,8 @@ public final class LockOptions {
 
     /**
      * Sets one id for all that one flow of control holds and waits for. {@code palisade deadlocks} finds holders by it that
-     * wait for each other. By default it is that of the thread that calls; a future that is acquired has one of its own.
+     * wait for each other. By default it is the id of the calling thread; a lock that is acquired by a future has an id of its
+     * own.
      *
      * @param id 1 to 64 letters, digits, and {@code . _ : / @ + -}
      * @return the changed options

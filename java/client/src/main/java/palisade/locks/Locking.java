@@ -114,7 +114,7 @@ final class Locking {
                 last = attempt;
             }
             last.cancel(why);
-            // A grant that came first belongs to nobody.
+            // Nobody gets a lock that was granted before this, so it is released.
             lock.thenAccept(LockHandle::releaseAsync);
         }
 

@@ -16,7 +16,7 @@ public final class NotAcquiredException extends PalisadeException {
         /** The lock was not free in time. */
         TIMED_OUT,
 
-        /** The lock was granted, but nothing of its lease was left when this program heard of it. */
+        /** The lock was granted, but nothing of its lease was left when the answer arrived. */
         TOO_LATE
 
     }

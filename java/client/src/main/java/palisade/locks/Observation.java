@@ -12,7 +12,7 @@ import java.util.concurrent.TimeUnit;
  * The changes of the leader of an election, beginning with the present state. Terms grow, and within one term the sequence. While
  * the server is unreachable or guarded nothing is reported, and the last report is the best knowledge there is.
  * <p>
- * It is asked for one change at a time, and skips those that are outdated by then.
+ * Each call returns one change, and skips those that are outdated by then.
  */
 public final class Observation implements AutoCloseable {
 

@@ -353,8 +353,7 @@ public final class Palisade implements AutoCloseable {
     }
 
     /**
-     * Acquires both locks of a resource, while programs move from another library to this one: the old one first,
-     * everywhere.
+     * Acquires both locks of a resource, while programs move from another library to this one: in every program the old one first.
      *
      * @param old the old lock
      * @param key the name of the new one; another name than that of the old one, if both are on one server

@@ -53,7 +53,7 @@ final class Releasing {
         connections.inBackground(freed);
     }
 
-    /** Awaits the late answer of a request, and returns whether it is no grant. */
+    /** Awaits the late answer of a request, and returns whether it is Null: nothing was granted. */
     private CompletableFuture<Boolean> comesFree(UnderWay sent) {
         CompletableFuture<Boolean> free = new CompletableFuture<>();
         Runnable late = sent.connection() == null ? () -> {
@@ -81,7 +81,7 @@ final class Releasing {
 
     private void releaseUntil(Acquisition acquired, long until, long pause, CompletableFuture<Void> done) {
         release(acquired, 1).thenAccept(outcome -> {
-            // The lock ends with its lease then.
+            // A lock that cannot be released ends with its lease.
             if (outcome != Release.UNKNOWN || Clock.now() >= until || connections.isClosing()) {
                 done.complete(null);
             } else {

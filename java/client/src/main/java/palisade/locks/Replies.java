@@ -25,7 +25,7 @@ final class Replies {
     record Granted(long token, long waited, int number) {
     }
 
-    /** Returns an integer below 2^53: a larger one would be another one once some language rounds it. */
+    /** Returns an integer below 2^53: a program in another language could round a larger one to another token. */
     static long toInteger(Object reply) {
         if (reply instanceof Long value && value >= 0 && value <= INTEGER_MAX) {
             return value;

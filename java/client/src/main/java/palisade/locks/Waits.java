@@ -53,7 +53,7 @@ final class Waits {
         return failure instanceof RuntimeException known ? known : new PalisadeException(String.valueOf(failure.getMessage()), failure);
     }
 
-    /** Names the lock of failures. */
+    /** Adds the name of the lock to failures. */
     static <T> CompletableFuture<T> named(String key, CompletableFuture<T> future) {
         return future.whenComplete((result, thrown) -> {
             if (thrown != null && Refusals.unwrap(thrown) instanceof PalisadeException known) {

@@ -11,7 +11,7 @@ import java.util.concurrent.atomic.AtomicInteger;
  */
 final class Watching {
 
-    /** Most locks are released before; a watch takes a connection, here and to each node. */
+    /** A lock is watched once it was held for this long: most are released before, and a watch takes connections. */
     private static final long WATCH_AFTER = TimeUnit.MILLISECONDS.toNanos(500);
 
     /** The agent answers after this time even without a change. */
@@ -66,7 +66,7 @@ final class Watching {
                 again(held);
                 return;
             }
-            // A lock that ends takes its watch along: the connection is closed, and nothing waits on it in the agent.
+            // The watch of a lock ends with the lock: the connection is closed, so nothing waits on it in the agent.
             held.lost().whenComplete((loss, released) -> connections.destroy(connection));
             await(held, connection);
         });

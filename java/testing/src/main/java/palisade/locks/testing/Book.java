@@ -92,7 +92,7 @@ final class Book {
             return grants.stream().filter(grant -> grant.request.owner.equals(owner)).findFirst();
         }
 
-        /** Returns the number of a permit that is compatible with all grants; 1 for other locks, and empty for none. */
+        /** Returns the number of a permit that is compatible with all grants; 0 for other locks, and empty for none. */
         Optional<Integer> numberFor(Request wanted) {
             int most = wanted.limit;
             for (Grant grant : grants) {

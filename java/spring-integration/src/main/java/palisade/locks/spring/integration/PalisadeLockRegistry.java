@@ -63,7 +63,7 @@ public final class PalisadeLockRegistry implements RenewableLockRegistry<Distrib
     }
 
     /**
-     * Extends a lock of the calling thread by the ttl of the registry.
+     * Extends a lock of the calling thread, to the ttl that it was acquired with, from now.
      *
      * @param lockKey its name
      * @throws IllegalStateException if the thread does not have the lock

@@ -27,7 +27,7 @@ public final class RegistryLock implements DistributedLock {
     /** Keeps the threads of this program apart, and counts how often one has the lock. */
     private final ReentrantLock local = new ReentrantLock(true);
 
-    /** The lock itself; {@code null} while no thread has it. Of the thread that has {@link #local}. */
+    /** The lock itself; {@code null} while no thread has it. Only the thread that has {@link #local} sets it. */
     private volatile LockHandle handle;
 
     private volatile long touched;
@@ -56,7 +56,7 @@ public final class RegistryLock implements DistributedLock {
         return Optional.ofNullable(handle);
     }
 
-    /** Waits until the lock is held. An interruption waits on, and is set again at the end. */
+    /** Waits until the lock is held. An interruption does not end the wait, and is marked again after it. */
     @Override
     public void lock() {
         uninterruptibly(options);
@@ -177,7 +177,7 @@ public final class RegistryLock implements DistributedLock {
         }
     }
 
-    /** Extends the lock by {@code ttl}, or by its own one. */
+    /** Extends the lock to {@code ttl} from now; if that is {@code null}, to its own ttl. */
     void renew(Duration ttl) {
         check();
         if (ttl == null) {
