@@ -4,18 +4,18 @@ package locks
 type LossReason string
 
 const (
-	// TakenAway: the server reports that this owner does not hold it. An operator broke it, somebody deleted its key, or the
+	// TakenAway: the server reports that this owner does not hold the lock. An operator broke it, somebody deleted its key, or the
 	// server lost its memory.
 	TakenAway LossReason = "taken-away"
-	// NotExtendedInTime: its lease ended, because no extension was answered in time.
+	// NotExtendedInTime: the lease ended, because no extension was answered in time.
 	NotExtendedInTime LossReason = "not-extended-in-time"
-	// NotExtended: its lease ended, and AutoExtend is off.
+	// NotExtended: the lease ended, and AutoExtend is off.
 	NotExtended LossReason = "not-extended"
-	// MaxHoldReached: its lease ended, and MaxHold forbids extending it further.
+	// MaxHoldReached: the lease ended, and MaxHold forbids extending it further.
 	MaxHoldReached LossReason = "max-hold"
-	// Asleep: its lease ended while this program could not run. It was stopped or suspended, or had no processor.
+	// Asleep: the lease ended while this program could not run. It was stopped or suspended, or had no processor.
 	Asleep LossReason = "asleep"
-	// ClientClosed: its Client was closed, and released it.
+	// ClientClosed: the Client was closed, and released the lock.
 	ClientClosed LossReason = "closed"
 )
 

@@ -104,7 +104,7 @@ class Attempt {
   readonly #signal: AbortSignal;
   /** The request whose answer has not arrived, or was not understood. */
   #underWay: UnderWay | undefined;
-  /** True if a request had no answer: the server may still have it, even if it refused a later one. */
+  /** True if a request had no answer: the server may still grant it, even if it refused a later one. */
   #isUnsure = false;
   /** The obstacle when the server was last asked. */
   #trouble: unknown;
@@ -144,7 +144,7 @@ class Attempt {
         this.#signal.throwIfAborted();
         const ms = passesIn(error);
         if (ms !== undefined && now() + ms < by) await this.#pause(ms);
-        // Its connection may have ended long ago: a new one is tried once.
+        // The connection may have ended long ago: a new one is tried once.
         else if (connection && error instanceof Unavailable && error.cause && broken === 0) broken += 1;
         else if (now() >= by || isLasting(error)) throw error;
         else {
@@ -201,8 +201,8 @@ class Attempt {
 
   /** Returns whether an error that answers a waiting request ends the wait at once. */
   #endsWait(error: unknown): boolean {
-    // An agent waits for nodes itself: NOQUORUM before the end of the wait is final. But it searches only once for a
-    // grant that this owner may already have.
+    // An agent waits for nodes itself: NOQUORUM before the end of the wait is final. But the agent searches only once
+    // for a grant that this owner may already have: if there may be one, the wait goes on.
     return isLasting(error) || (error instanceof NoQuorum && !this.#isUnsure);
   }
 

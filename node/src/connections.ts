@@ -197,7 +197,7 @@ export class Connections {
         await this.release(acquisition);
         return;
       } catch (error) {
-        // The lock ends with its lease then.
+        // A lock that cannot be released ends with its lease.
         if (now() >= until || this.closing.aborted || error instanceof Misconfigured) return;
         await pause(AGAIN_MS[attempt] ?? 1_000, { background: true });
       }

@@ -8,8 +8,8 @@ export interface OldLock {
 /**
  * Both locks of a resource, while programs move from an old lock to this one: docs/migrate.md.
  *
- * The old lock is acquired first and released last, everywhere. It is extended, or not, as its library does it. The new
- * lock needs a name of its own if it is on the same server.
+ * In every program, the old lock is acquired first and released last. It is extended, or not, as its library does it.
+ * The new lock needs a name of its own if it is on the same server.
  */
 export class DualLock<O extends OldLock = OldLock> implements AsyncDisposable {
   private constructor(

@@ -13,7 +13,7 @@ import { toInteger } from './replies.js';
 export type Campaign = (options: LockOptions | undefined) => Promise<Held>;
 
 /**
- * An election; of `Palisade.election`.
+ * An election, created by `Palisade.election`.
  *
  * The leader holds the lock of this name and has proclaimed that. Its *term* is larger than that of every earlier
  * leader. A leader sends its term with each write to a shared resource, which refuses a term smaller than the largest
@@ -53,7 +53,7 @@ export class Election {
         return leadership;
       } catch (error) {
         await leadership.release().catch(() => {});
-        // The candidate had won and lost again, and nobody heard of it.
+        // The candidate had won, but observers may not have seen it.
         if (!(error instanceof LockLost) || error.loss.reason === 'closed') throw error;
       }
     }
@@ -128,7 +128,7 @@ export class Leadership extends Lock {
       this.held.throwIfLost();
       const current = toInteger(reply);
       if (current === sequence) return;
-      // A later proclamation is already there, so the server ignored this one: the next goes behind that.
+      // A later proclamation is already there, so the server ignored this one: the next one has a larger number.
       this.#last.sequence = Math.max(this.#last.sequence, current);
     }
   }

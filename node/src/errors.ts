@@ -47,9 +47,9 @@ export class Fenced extends PalisadeError {
   override readonly name = 'Fenced';
 
   constructor(
-    /** The token that was shown. */
+    /** The token that the command or request carried. */
     readonly token: number,
-    /** The token that the resource has seen. */
+    /** The largest token that the resource has seen. */
     readonly seen: number,
   ) {
     super(`the token ${token} is older than ${seen}`);
@@ -112,7 +112,7 @@ export class ServerError extends PalisadeError {
   }
 }
 
-/** The server's answer is not one of this command's. It is refused rather than guessed at. */
+/** The server's answer has another form than this command's answers. It is refused rather than guessed at. */
 export class UnexpectedReply extends PalisadeError {
   override readonly name = 'UnexpectedReply';
 }

@@ -32,7 +32,7 @@ export function formatFencingToken({ token, mode, permit }: Grant): string {
 export interface Fence<Passed = unknown> {
   /**
    * Runs `work` after the pass, or rejects with `Fenced`. Keeps holders that exclude this one waiting until the work is
-   * done. What it hands to the work is the handler's: a transaction that has passed, for example.
+   * done. What the fence hands to `work` is for the handler: a transaction that has passed, for example.
    */
   pass<T>(resource: string, grant: Grant, work: (passed: Passed) => Promise<T>): Promise<T>;
 }
@@ -56,7 +56,7 @@ class Seen {
     if (mode === 'exclusive') this.exclusive = token;
   }
 
-  /** Resolves when nobody works whom this one excludes. */
+  /** Resolves when no holder that this one excludes is working. */
   async wait(grant: Grant): Promise<void> {
     const excluded = () => [...this.working].find(([other]) => exclude(grant, other));
     for (let other = excluded(); other; other = excluded()) await other[1].catch(() => {});

@@ -94,7 +94,7 @@ export class Held {
     return this.#loss;
   }
 
-  /** Milliseconds for which it may be relied on. The clock alone decides, not whether a timer has run. */
+  /** Milliseconds for which the lock may be relied on. The clock alone decides, not whether a timer has run. */
   get validFor(): number {
     return this.#isEnded ? 0 : Math.max(0, this.#validUntil - now());
   }
@@ -110,12 +110,12 @@ export class Held {
     await this.#ask(checkedTtl(ttl), false);
   }
 
-  /** Makes it shared, or exclusive. */
+  /** Makes the lock shared, or exclusive. */
   async convert(mode: 'SHARED' | 'EXCLUSIVE'): Promise<void> {
     this.throwIfLost();
     const reply = await this.connections.ask(['LOCK.CONVERT', this.acquisition.key, this.acquisition.owner, mode]);
     if (reply === null && mode === 'EXCLUSIVE') {
-      // Null is also the answer if the lock is no longer held: an extension tells.
+      // Null is also the answer if the lock is no longer held: an extension shows which of the two it is.
       await this.extend();
       throw new NotAcquired('others hold the lock for reading too', 'held');
     }
@@ -138,7 +138,7 @@ export class Held {
     this.#onEnd(this);
   }
 
-  /** Marks it as lost, and notifies those who rely on it. */
+  /** Marks the lock as lost, and notifies those who rely on it. */
   lose(reason: LossReason, more?: string): void {
     if (this.#isEnded) return;
     this.#end();
@@ -150,12 +150,12 @@ export class Held {
     this.#tell(loss);
   }
 
-  /** Marks it as lost if its lease is over, even if no timer has run yet. */
+  /** Marks the lock as lost if its lease is over, even if no timer has run yet. */
   loseIfOver(): void {
     if (!this.#isEnded && this.validFor === 0) this.#leaseIsOver();
   }
 
-  /** Throws if it is no longer valid. */
+  /** Throws if the lock is no longer valid. */
   throwIfLost(): void {
     this.loseIfOver();
     if (this.#loss) throw new LockLost(this.#loss);
@@ -172,7 +172,7 @@ export class Held {
     }
   }
 
-  /** Returns when a third of a lease has passed. A lease longer than later ones waits longer. */
+  /** Returns when to extend the lease: two thirds of the ttl before its end, so a longer first lease later. */
   #whenToExtend(): number {
     return this.#validUntil - (this.#keeping.ttl * 2) / 3;
   }
@@ -196,7 +196,7 @@ export class Held {
     else this.#schedule();
   }
 
-  /** Extends it in the background, or finds that it is lost. */
+  /** Extends the lock in the background, or finds that it is lost. */
   checkSoon(): void {
     if (this.#isEnded || this.#isExtending) return;
     // A lock that is not to be extended keeps its lease: this requests what is left of it, which also shows whether it

@@ -7,7 +7,7 @@ import { NOTE_BYTES_MAX } from './options.js';
 /** Maximum number of characters of the host name in an id. */
 const HOST_CHARS = 32;
 
-/** The end of a note that has one. */
+/** The end of a note with a holder id. */
 const NOTED = /(?:^| )\[holder=[A-Za-z0-9._:/@+-]{1,64}\]$/;
 
 const HOST = hostname();
@@ -51,8 +51,8 @@ export class Flow {
 const flows = new AsyncLocalStorage<Flow>();
 
 /**
- * Returns the flow that asks for `key`, which the caller is part of from now on. Its callees inherit the flow. If
- * another part of it waits, or has this lock, the caller begins a flow of its own.
+ * Returns the flow that asks for `key`, which the caller is part of from now on. Its callees inherit the flow. If that
+ * flow waits already, or has this lock, the caller begins a flow of its own.
  */
 export function flowFor(key: Buffer): Flow {
   const current = flows.getStore();

@@ -1,7 +1,7 @@
 import { warn } from './errors.js';
 import type { Loss } from './loss.js';
 
-/** A kind of locks, as metrics know it: names of locks are unlimited. */
+/** A kind of locks. Metrics count by kind, since names of locks are unlimited. */
 export interface LockKind {
   /** The option `lockClass`. */
   readonly lockClass: string;

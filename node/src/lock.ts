@@ -8,8 +8,8 @@ import { isLasting } from './refusals.js';
  * A held lock, for as long as it {@link Lock.isValid | is valid}.
  *
  * Check that before each step that must not happen without the lock. Give the {@link Lock.token | token} to the
- * resource, which refuses a smaller one than it has seen: no check on this side can catch a process that is paused
- * right after it.
+ * resource, which refuses a token smaller than the largest it has seen: no check on this side can catch a process that
+ * is paused right after it.
  *
  * `await using lock = await locks.lock(key)` releases the lock at the end of the block. It throws {@link LockLost}
  * there if the lock was lost meanwhile, and for no other reason. If the block throws as well, JavaScript wraps both in

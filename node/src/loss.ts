@@ -3,21 +3,21 @@
  *
  * - `freed`: the lock was held until then, and was released.
  * - `not-held`: the lock was no longer held. The last steps may have been done without it.
- * - `unknown`: no answer tells. The server, or too many of the nodes behind an agent, are away, or an answer was lost.
- *   The lock was valid until the release. It is released in the background, or ends with its lease.
+ * - `unknown`: no answer shows which of the two. The server, or too many of the nodes behind an agent, are away, or an
+ *   answer was lost. The lock was valid until the release. It is released in the background, or ends with its lease.
  */
 export type Released = 'freed' | 'not-held' | 'unknown';
 
 /**
  * The reason why a lock is lost.
  *
- * - `taken-away`: the server reports that this owner does not hold it. An operator broke it, somebody deleted its key,
- *   or the server lost its memory.
- * - `not-extended-in-time`: its lease ended, because no extension was answered in time.
- * - `not-extended`: its lease ended, and `autoExtend` is off.
- * - `max-hold`: its lease ended, and `maxHold` forbids extending it further.
- * - `asleep`: its lease ended while this program could not run. It was suspended, or its event loop was busy.
- * - `closed`: its `Palisade` was closed, and released it.
+ * - `taken-away`: the server reports that this owner does not hold the lock. An operator broke it, somebody deleted its
+ *   key, or the server lost its memory.
+ * - `not-extended-in-time`: the lease ended, because no extension was answered in time.
+ * - `not-extended`: the lease ended, and `autoExtend` is off.
+ * - `max-hold`: the lease ended, and `maxHold` forbids extending it further.
+ * - `asleep`: the lease ended while this program could not run. It was suspended, or its event loop was busy.
+ * - `closed`: the `Palisade` was closed, and released the lock.
  */
 export type LossReason = 'taken-away' | 'not-extended-in-time' | 'not-extended' | 'max-hold' | 'asleep' | 'closed';
 

@@ -79,8 +79,9 @@ export function fencing<Passed, Incoming extends IncomingMessage>(
 }
 
 /**
- * Returns a handler of `fetch` requests that does the same, for servers that take one. The pass ends when the handler's
- * promise does, so a body that is still a stream then is not covered.
+ * Returns a handler of `fetch` requests, for servers that take one, which refuses the same requests as {@link fencing}
+ * and gives the others to `handler`. The pass ends when the handler's promise does, so a body that is still a stream
+ * then is not covered.
  */
 export function fencingFetch<Passed>(
   fence: Fence<Passed>,

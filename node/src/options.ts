@@ -40,8 +40,8 @@ export interface LockOptions {
   /** Receives the events of the lock, for metrics: {@link lockMetrics}, or one of your own. */
   listener?: LockListener | undefined;
   /**
-   * The kind of the lock for its listener, `default` by default. Use few: metrics keep each as long as the program
-   * runs.
+   * The kind of the lock for its listener, `default` by default. Use few classes: metrics keep each as long as the
+   * program runs.
    */
   lockClass?: string | undefined;
   /** Ends the wait when it aborts, leaving neither a lock nor a place in the queue. It does not affect a held lock. */

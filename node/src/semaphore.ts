@@ -5,7 +5,7 @@ import { type LockOptions, unwaited } from './options.js';
 export type TakePermit = (options: LockOptions | undefined) => Promise<Permit>;
 
 /**
- * A limited number of permits; of `Palisade.semaphore`.
+ * A limited number of permits, created by `Palisade.semaphore`.
  *
  * Each permit has a number, from 1 to the limit, that no other holder has at the time: it can be a worker's id, a shard
  * or a port. Its token is larger than that of every earlier permit with its number, so a resource remembers one largest

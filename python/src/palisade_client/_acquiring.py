@@ -76,7 +76,7 @@ class _Attempt:
         self._wanted = wanted
         # The request whose answer has not arrived, or was not understood.
         self._under_way: UnderWay | None = None
-        # True if a request had no answer: the server may still have it, even if it refused a later one.
+        # True if a request had no answer: the server may still grant it, even if it refused a later one.
         self._is_unsure = False
         # The obstacle when the server was last asked.
         self._trouble: PalisadeError | None = None
@@ -114,7 +114,7 @@ class _Attempt:
                 if pause is not None and now() + pause < by:
                     await self._connections.pause(pause)
                 elif connection is not None and is_broken and not is_repeated:
-                    # Its connection may have ended long ago: a new one is tried once.
+                    # The connection may have ended long ago: a new one is tried once.
                     is_repeated = True
                 elif now() >= by or is_lasting(error):
                     raise
@@ -175,8 +175,8 @@ class _Attempt:
 
     def _ends_wait(self, error: PalisadeError) -> bool:
         """Returns whether an error that answers a waiting request ends the wait at once."""
-        # An agent waits for nodes itself: NOQUORUM before the end of the wait is final. But it searches only once for a
-        # grant that this owner may already have.
+        # An agent waits for nodes itself: NOQUORUM before the end of the wait is final. But the agent searches only
+        # once for a grant that this owner may already have: if there may be one, the wait goes on.
         return is_lasting(error) or (isinstance(error, NoQuorum) and not self._is_unsure)
 
     async def _send(self, connection: Connection, more: Sequence[Word], within: float) -> Grant | None:

@@ -34,8 +34,8 @@ class Background:
     def run(self, work: Callable[[], Awaitable[T]], undo: Callable[[T], Awaitable[object]] | None = None) -> T:
         """Returns the result of ``work``.
 
-        ``KeyboardInterrupt``, and any other exception of a signal, ends the wait for it. Then ``work`` is cancelled, or
-        undone if it has just finished. Without ``undo`` it goes on.
+        ``KeyboardInterrupt``, and any other exception of a signal, ends the wait for ``work``, which then is cancelled,
+        or undone if it has just finished. Without ``undo``, ``work`` goes on.
         """
         call = _Call(self, work)
         try:

@@ -91,7 +91,7 @@ class Connections:
             raise Closed()
 
     async def unless_closing(self, future: asyncio.Future[Any], within: float | None = None) -> bool:
-        """Returns whether ``future`` is done in time. It is left alone if not, and if this call is cancelled.
+        """Returns whether ``future`` is done in time. If not, it is left alone, as it is if this call is cancelled.
 
         Raises ``Closed`` when ``close`` is called first.
         """
@@ -174,7 +174,7 @@ class Connections:
                 if pause is not None and now() + pause < until:
                     await asyncio.sleep(pause)
                 elif isinstance(error, Unavailable) and error.is_broken and not is_repeated:
-                    # Its connection may have ended long ago: a new one is tried once. On a slow connection the command
+                    # The connection may have ended long ago: a new one is tried once. On a slow connection the command
                     # is not sent twice.
                     is_repeated = True
                 else:
@@ -233,7 +233,7 @@ class Connections:
                 await self.release(acquisition)
                 return
             except PalisadeError as error:
-                # The lock ends with its lease then.
+                # A lock that cannot be released ends with its lease.
                 if now() >= until or self.is_closing or isinstance(error, Misconfigured):
                     return
             await asyncio.sleep(_AGAIN[min(attempt, len(_AGAIN) - 1)])

@@ -16,7 +16,8 @@ class Facts:
     """A held lock, for as long as it ``is_valid``.
 
     Check that before each step that must not happen without the lock. Give the ``token`` to the resource, which refuses
-    a smaller one than it has seen: no check on this side can catch a process that is paused right after it.
+    a token smaller than the largest it has seen: no check on this side can catch a process that is paused right after
+    it.
     """
 
     def __init__(self, hold: Hold) -> None:

@@ -79,7 +79,7 @@ def _prepared(client: Any, options: dict[str, Any], command: tuple[Any, ...]) ->
 
 
 class FencedRedis(CoreCommands):
-    """The commands of a client of redis-py, sent through a gate with the token of a lock. Of ``Lock.fenced``.
+    """The commands of a client of redis-py, sent through a gate with the token of a lock: see ``Lock.fenced``.
 
     What would not pass the gate is missing: pipelines, transactions, ``pubsub``.
     """

@@ -35,8 +35,8 @@ _AHEAD_MOST = 0.005
 class Held:
     """The state that all locks of one acquisition share; after a re-entry there are several.
 
-    One timer extends it, and ends it in time. Everything but reads happens in the event loop of its connections. It
-    does not refer to the locks, so that the collection of a lock is noticed (``drop``).
+    One timer extends the acquisition, and ends it in time. Everything but reads happens in the event loop of the
+    connections. The state does not refer to the locks, so that the collection of a lock is noticed (``drop``).
     """
 
     def __init__(
@@ -75,22 +75,22 @@ class Held:
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if it belongs to another process, from which this one was forked."""
+        """True if the lock belongs to another process, from which this one was forked."""
         return self._pid != os.getpid()
 
     @property
     def is_ended(self) -> bool:
-        """True if it was lost or released."""
+        """True if the lock was lost or released."""
         return self._is_ended
 
     @property
     def loss(self) -> Loss | None:
-        """The reason of its loss, if it is lost."""
+        """The reason of the loss, if the lock is lost."""
         return Loss.of(LossReason.FORKED) if self.is_elsewhere else self._loss
 
     @property
     def valid_for(self) -> float:
-        """Seconds for which it may be relied on. The clock alone decides, not whether a timer has run."""
+        """Seconds for which the lock may be relied on. The clock alone decides, not whether a timer has run."""
         if self._is_ended or self.is_elsewhere:
             return 0.0
         return max(0.0, self._valid_until - self._ahead - now())
@@ -106,13 +106,13 @@ class Held:
         return self.mode[0:1] == ("LIMIT",) and self.mode[1] != 1
 
     def check_soon(self) -> None:
-        """Asks the server whether it is still held. Any thread may call this."""
+        """Asks the server whether the lock is still held. Any thread may call this."""
         # A closed event loop asks nothing.
         with suppress(RuntimeError):
             self.connections.loop.call_soon_threadsafe(self._begin_to_extend)
 
     def listen(self, listener: Callable[[], object]) -> None:
-        """Calls ``listener`` in the event loop when it is lost or released; at once if it already is."""
+        """Calls ``listener`` in the event loop when the lock is lost or released; at once if it already is."""
         if self._is_ended:
             listener()
         else:
@@ -154,7 +154,7 @@ class Held:
         self._listeners.clear()
 
     def lose(self, reason: LossReason, more: str | None = None) -> None:
-        """Marks it as lost, and notifies those who rely on it."""
+        """Marks the lock as lost, and notifies those who rely on it."""
         if self._is_ended:
             return
         self._loss = loss = Loss.of(reason, more)
@@ -177,12 +177,12 @@ class Held:
             warnings.warn(message, ResourceWarning, stacklevel=1)
 
     def lose_if_over(self) -> None:
-        """Marks it as lost if its lease is over, even if no timer has run yet."""
+        """Marks the lock as lost if its lease is over, even if no timer has run yet."""
         if not self._is_ended and self.valid_for == 0:
             self._lease_is_over()
 
     def throw_if_lost(self) -> None:
-        """Raises ``LockLost`` if it is no longer valid."""
+        """Raises ``LockLost`` if the lock is no longer valid."""
         if not self.is_elsewhere:
             self.lose_if_over()
         loss = self.loss
@@ -233,7 +233,7 @@ class Held:
             self._schedule()
 
     def _when_to_extend(self) -> float:
-        """Returns when a third of a lease has passed. A lease longer than later ones waits longer."""
+        """Returns when to extend the lease: two thirds of the ttl before its end, so a longer first lease later."""
         return self._valid_until - self._keeping.ttl * 2 / 3
 
     @property

@@ -31,12 +31,12 @@ class Hold:
 
     @property
     def valid_for(self) -> float:
-        """Seconds for which it may be relied on."""
+        """Seconds for which the lock may be relied on."""
         return 0.0 if self.is_released else self.held.valid_for
 
     @property
     def is_over(self) -> bool:
-        """True if its validity has ended, and nobody was notified yet."""
+        """True if the lock's validity has ended, and nobody was notified yet."""
         return not (self.is_released or self.held.is_ended or self.held.is_elsewhere) and self.held.valid_for == 0
 
     async def settle(self) -> None:
@@ -49,14 +49,14 @@ class Hold:
         return self.held.acquisition.key
 
     def throw_if_released(self) -> None:
-        """Raises ``LockLost`` if it was released, or is lost."""
+        """Raises ``LockLost`` if this hold was released, or the lock is lost."""
         with naming(self.key):
             self.held.throw_if_lost()
             if self.is_released:
                 raise LockLost(Loss.of(LossReason.RELEASED))
 
     async def check(self) -> None:
-        """Does the same as ``throw_if_released``, as a coroutine."""
+        """Raises what ``throw_if_released`` raises, as a coroutine."""
         self.throw_if_released()
 
     async def extend(self, ttl: object = None) -> None:
@@ -81,7 +81,7 @@ class Hold:
         return inner
 
     async def downgrade(self) -> None:
-        """Makes a writer a reader. It is one from the call on, whatever comes of the request."""
+        """Makes a writer a reader, which it is from the call on, whatever comes of the request."""
         self._check_convertible()
         self.held.mode = ("SHARED",)
         await self._convert("SHARED")
@@ -103,13 +103,13 @@ class Hold:
         with naming(self.key):
             reply = await held.connections.ask(["LOCK.CONVERT", self.key, held.acquisition.owner, mode])
             if reply is None and mode == "EXCLUSIVE":
-                # Null is also the answer if the lock is no longer held: an extension tells.
+                # Null is also the answer if the lock is no longer held: an extension shows which of the two it is.
                 await held.extend()
                 raise NotAcquired("others hold the lock for reading too", "held")
             held.token = max(held.token, held.answered(reply))
 
     async def hand_over(self) -> tuple[str, int]:
-        """Leaves it to another program, which adopts it by the owner and the token within a lease from now."""
+        """Leaves the lock to another program, which adopts it by the owner and the token within a lease from now."""
         self.throw_if_released()
         held = self.held
         with naming(self.key):

@@ -63,7 +63,7 @@ class Leading:
             current = held.answered(await held.connections.ask(words))
             if current == sequence:
                 return
-            # A later proclamation is already there, so the server ignored this one: the next goes behind that.
+            # A later proclamation is already there, so the server ignored this one: the next one has a larger number.
             self.sequence = max(self.sequence, current)
 
 
@@ -81,7 +81,7 @@ async def campaign(locks: Locks, asked: Asked, value: object) -> Leading:
             return leading
         except LockLost as error:
             await leading.hold.release_quietly()
-            # The candidate had won and lost again, and nobody heard of it.
+            # The candidate had won, but observers may not have seen it.
             if error.loss.reason is LossReason.CLOSED:
                 raise
         except BaseException:

@@ -44,8 +44,8 @@ def _not_acquired() -> NotAcquired:
 class DualLock(Generic[Held]):
     """Both locks of a resource: ``with DualLock(old, lambda: locks.lock(key)) as lock``.
 
-    The old lock is acquired first and released last, everywhere. It is extended, or not, as its library does it. The
-    new lock needs a name of its own if it is on the same server.
+    In every program, the old lock is acquired first and released last. It is extended, or not, as its library does it.
+    The new lock needs a name of its own if it is on the same server.
     """
 
     def __init__(self, old: OldLock, take: Callable[[], Held]) -> None:

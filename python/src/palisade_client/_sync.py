@@ -102,7 +102,7 @@ class Lock(Facts):
     def downgrade(self) -> None:
         """Makes an exclusive lock a read lock: waiting readers get in, and the token stays.
 
-        It is a reader's from the call on, also if the server does not answer: the holder must not write any more.
+        It is a reader's from the call on, even if the server does not answer: the holder must not write any more.
         """
         _run(self._hold.downgrade)
 
@@ -126,8 +126,8 @@ class Lock(Facts):
         """Returns the commands of ``client``, sent through a gate: no server that has seen a newer holder runs them.
 
         ``client`` reaches the data, on any server with the module. ``gate`` names what remembers the tokens there: one
-        for all that the lock protects. ``keep``: it is forgotten this long after its last passing. ``held`` in place of
-        a gate: the lock is on the same server, and must be held.
+        for all that the lock protects. ``keep``: the gate is forgotten this long after its last passing. ``held`` in
+        place of a gate: the lock is on the same server, and must be held.
 
         Commands raise ``Fenced`` and ``LockLost``: nothing was done, so stop. docs/commands/gate.md
         """
@@ -268,7 +268,7 @@ class Election:
 
 
 class Job:
-    """A job that runs unless it ran a short while ago; of ``Palisade.once``. Also a decorator."""
+    """A job that runs unless it ran a short while ago; ``Palisade.once`` creates it. Also a decorator."""
 
     def __init__(self, palisade: Palisade, name: Key, min_hold: Seconds, options: TryOptions) -> None:
         self._palisade = palisade

@@ -110,9 +110,9 @@ class Fenced(PalisadeError):
     def __init__(self, token: int, seen: int) -> None:
         super().__init__(f"the token {token} is older than {seen}")
         self.token = token
-        """The token that was shown."""
+        """The token that the command or request carried."""
         self.seen = seen
-        """The token that the resource has seen."""
+        """The largest token that the resource has seen."""
 
 
 class Guarded(PalisadeError):
@@ -154,7 +154,7 @@ class ServerError(PalisadeError):
 
 
 class UnexpectedReply(PalisadeError):
-    """The server's answer is not one of this command's. It is refused rather than guessed at."""
+    """The server's answer has another form than this command's answers. It is refused rather than guessed at."""
 
 
 class Closed(PalisadeError):

@@ -55,7 +55,7 @@ class Fence(Protocol):
     def passing(self, resource: str, grant: Grant) -> AbstractAsyncContextManager[Any]:
         """Raises ``Fenced``, or keeps holders that exclude this one waiting until the block ends.
 
-        What it yields is the handler's: a transaction that has passed, for example.
+        What the context manager yields is for the handler: a transaction that has passed, for example.
         """
         ...
 

@@ -14,7 +14,7 @@ _log = logging.getLogger("palisade_client")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of locks, as metrics know it: names of locks are unlimited."""
+    """A kind of locks. Metrics count by kind, since names of locks are unlimited."""
 
     lock_class: str
     """The option ``lock_class``."""
@@ -25,8 +25,8 @@ class Kind:
 class LockListener:
     """Receives the events of locks: the option ``listener``.
 
-    The methods run in the event loop of the connections, so they must not block. A failure of one
-    is logged, and changes nothing. Times are in seconds.
+    The methods run in the event loop of the connections, so they must not block. An exception that they raise is
+    logged, and changes nothing. Times are in seconds.
     """
 
     def acquired(self, kind: Kind, waited: float) -> None:

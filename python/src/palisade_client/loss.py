@@ -14,8 +14,8 @@ class Released(str, Enum):
     NOT_HELD = "not-held"
     """The lock was no longer held. The last steps may have been done without it."""
     UNKNOWN = "unknown"
-    """No answer tells: the server, or too many of the nodes behind an agent, are away, or an answer was lost. The
-    lock was valid until the release. It is released in the background, or ends with its lease."""
+    """No answer shows which of the two: the server, or too many of the nodes behind an agent, are away, or an answer
+    was lost. The lock was valid until the release. It is released in the background, or ends with its lease."""
 
     def __bool__(self) -> bool:
         return self is Released.FREED
@@ -28,20 +28,20 @@ class LossReason(str, Enum):
     """The reason why a lock is lost, which is also a text: ``loss.reason == "taken-away"``."""
 
     TAKEN_AWAY = "taken-away"
-    """The server reports that this owner does not hold it: an operator broke it, its key was deleted, or the server
-    lost its memory."""
+    """The server reports that this owner does not hold the lock: an operator broke it, its key was deleted, or the
+    server lost its memory."""
     NOT_EXTENDED_IN_TIME = "not-extended-in-time"
-    """Its lease ended, because no extension was answered in time."""
+    """The lease ended, because no extension was answered in time."""
     NOT_EXTENDED = "not-extended"
-    """Its lease ended without an extension: ``auto_extend`` is off, or nothing refers to the lock any longer."""
+    """The lease ended without an extension: ``auto_extend`` is off, or nothing refers to the lock any longer."""
     MAX_HOLD = "max-hold"
-    """Its lease ended, and ``max_hold`` forbids extending it further."""
+    """The lease ended, and ``max_hold`` forbids extending it further."""
     ASLEEP = "asleep"
-    """Its lease ended while this program could not run: it was suspended, or its event loop was busy."""
+    """The lease ended while this program could not run: it was suspended, or its event loop was busy."""
     CLOSED = "closed"
-    """Its ``Palisade`` was closed, and released it."""
+    """The ``Palisade`` was closed, and released the lock."""
     RELEASED = "released"
-    """This program released it, and then asked for something that only a holder can do."""
+    """This program released the lock, and then asked for something that only a holder can do."""
     FORKED = "forked"
     """The lock belongs to the process that acquired it, and this one is a child of that."""
 

@@ -44,8 +44,8 @@ class TryOptions(TypedDict, total=False):
     """Receives the events of the lock, for metrics: ``palisade_client.prometheus.LockMetrics``, or
     one of your own."""
     lock_class: str
-    """The kind of the lock for its listener, ``default`` by default. Use few: metrics keep each as long as the program
-    runs."""
+    """The kind of the lock for its listener, ``default`` by default. Use few classes: metrics keep each as long as the
+    program runs."""
 
 
 class LockOptions(TryOptions, total=False):

@@ -10,7 +10,8 @@ public enum Release {
     LOST,
 
     /**
-     * No answer tells. The lock was valid until the call, and is released in the background, or ends with its lease.
+     * No answer shows which of the two. The lock was valid until the call, and is released in the background, or ends with its
+     * lease.
      */
     UNKNOWN
 
