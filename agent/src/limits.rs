@@ -31,7 +31,7 @@ pub const READ_BYTES: usize = 16 * 1_024;
 /// The most bytes that are read ahead while a command waits. Later ones wait in the client's socket.
 pub const AHEAD_BYTES_MAX: usize = REQUEST_BYTES_MAX;
 
-/// The interval of checks whether a client has disconnected from which nothing more is read, because it has sent
+/// The interval of checks whether a client has disconnected, while nothing more is read from it: it has sent
 /// [`AHEAD_BYTES_MAX`] ahead.
 pub const LOOK_FOR_HANG_UP: Duration = Duration::from_millis(100);
 
