@@ -71,7 +71,8 @@ impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
         self.at(self.now + us, event);
     }
 
-    /// Returns the next event before `end`, and moves the time to it. `None` if there is no event before `end`.
+    /// Returns the next event before `end`, and moves the time to it. `None` if there is no event before `end`; the
+    /// next event is then dropped.
     pub fn next(&mut self, end: u64) -> Option<E> {
         let ((at, _), event) = self.events.pop_first().filter(|((at, _), _)| *at < end)?;
         self.now = at;

@@ -73,7 +73,7 @@ pub struct Call {
     pub node: usize,
     /// The question to send.
     pub ask: Ask,
-    /// The pause before the question is sent, in milliseconds, because the node was not ready. 0 if it is sent at once.
+    /// The pause before the question is sent, in milliseconds; 0 if it is sent at once.
     pub after_ms: u32,
 }
 
@@ -110,7 +110,7 @@ pub enum Out {
     },
     /// No answer in time, or another error.
     Failed,
-    /// The node is a second name of a server that already counts.
+    /// The node is a second name of a server that already counts, or it is not known which server answered.
     Duplicate,
 }
 

@@ -60,7 +60,7 @@ pub struct Choice {
 enum View {
     /// The node has not answered yet.
     Open,
-    /// The node cannot be asked.
+    /// The node cannot be asked, or did not answer in time.
     None,
     /// The server that answered, and the numbers that are free there.
     Free(NodeId, Vec<u16>),

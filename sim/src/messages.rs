@@ -49,7 +49,7 @@ impl Request {
 /// The command or question in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Payload {
-    /// A question of the quorum machines of `core`.
+    /// A question of the state machines of `palisade-quorum`.
     Ask(Ask),
     /// LOCK.RELEASE.
     Release,
@@ -103,7 +103,7 @@ impl Reply {
 /// The answer in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hears {
-    /// The answer to a question of the quorum machines.
+    /// The answer to a question of these state machines.
     Answer(Answer),
     /// The answer to a wait: the reserved permit's number, 1 for the whole lock, or 0 if it is not the request's turn.
     Told(u16),

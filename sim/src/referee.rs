@@ -116,8 +116,8 @@ impl Mutex {
             return Ok(());
         }
         self.is_beside(key, later, laws)?;
-        // With exclusion, the tokens of all earlier holders count. Without it, only those of holders that had the lock
-        // before this one began to ask count.
+        // With exclusion, the tokens of all earlier holders count. Without it, only the tokens of those holders count
+        // that had the lock before this one began to ask.
         let known = if laws == Laws::All { TimeUs::MAX } else { since };
         self.is_above(key, later, known)?;
         self.raise(later.from, later.mode, later.token, laws);
@@ -233,7 +233,8 @@ impl Mutex {
     /// function checks that it never refuses the current holder.
     fn write(&mut self, key: u32, who: Holder, token: u64, mode: HeldAs, laws: Laws) -> Result<bool, Violation> {
         let Err(seen) = self.register.pass(mode.mode(), token) else { return Ok(true) };
-        // A write may arrive too late if the holder sent it before its token rose, or before it became a reader.
+        // A refusal breaks no law if the holder sent the write before its token rose, or before the holder became a
+        // reader.
         let is_present = |claim: &&Claim| claim.who == who && (claim.token, claim.mode) == (token, mode);
         match self.claims.iter().find(is_present) {
             Some(&claim) if laws == Laws::All => Err(Violation::FencedOut { key, claim, seen }),
@@ -388,8 +389,8 @@ mod tests {
         }
     }
 
-    /// An operator takes a lock away, and its holder does not know that. A holder may learn only afterwards that it got
-    /// the lock before. Requests that are sent later get a larger token.
+    /// An operator takes a lock away, and its holder does not know that. The holder may learn of its grant only after
+    /// the break. Requests that are sent after the break get a larger token.
     #[test]
     fn what_an_operator_took_away_is_held_by_the_next_with_a_larger_token() {
         let see = |events: &[(TimeUs, Holder, Occurrence)]| {

@@ -19,7 +19,7 @@ pub fn is_one(id: WaiterId) -> bool {
     id.0 >> 32 >= u64::from(FIRST)
 }
 
-/// Returns the owner that is part of the name `name`.
+/// Returns the owner in an owner name of this crate: its first 8 bytes. A rule that is switched off may add a suffix.
 pub fn owner_of(name: &[u8]) -> &[u8] {
     &name[..name.len().min(8)]
 }
@@ -80,7 +80,7 @@ impl SingleClient {
         Holder { client: self.number, acquisition: self.acquisition }
     }
 
-    /// Returns the lock of the acquisition [`who`](Self::who).
+    /// Returns the key of the acquisition [`who`](Self::who).
     pub fn key(&self) -> u32 {
         self.key
     }
@@ -171,7 +171,8 @@ impl SingleClient {
         self.send(Command::Convert { shares: false }, now)
     }
 
-    /// Takes one more hold. With `says_level`, the request names the number; with `extends`, it also extends the lease.
+    /// Takes one more hold. With `says_level`, or if the client is not sure of its holds, the request names their new
+    /// number. With `extends`, it also extends the lease.
     pub fn reenter(&mut self, says_level: bool, extends: bool, now: Now) -> Step {
         let level = self.holding().map(|(.., level)| level + 1).filter(|_| says_level || !self.is_sure);
         self.send(Command::Reenter { level, ttl_ms: extends.then_some(self.ttl_ms) }, now)
@@ -201,7 +202,7 @@ impl SingleClient {
         Step { says, ..step }
     }
 
-    /// Stops relying on the lock, and then asks for one more hold of it.
+    /// Asks for one more hold of the last lock, on which the client no longer relies. Ignores the answer.
     pub fn reenters_too_late(&mut self, now: Now) -> Step {
         let step = self.send(Command::Reenter { level: None, ttl_ms: Some(self.ttl_ms) }, now);
         self.open = None;
@@ -279,7 +280,8 @@ impl SingleClient {
         }
     }
 
-    /// Returns the number of holds according to an answer.
+    /// Returns the number of holds that the answered command was meant to give. Records an error if the client was sure
+    /// of its holds and the answer has another number.
     fn counts(&mut self, command: Command, replied: Replied, level: u32) -> u32 {
         let Replied::Holds(holds) = replied else { return level };
         let meant = match command {

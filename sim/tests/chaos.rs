@@ -23,7 +23,7 @@ const MAX_TTL: &str = "4000";
 /// `lock.max-clock-skew` on the cluster, which lengthens the guard.
 const MAX_SKEW: &str = "500";
 
-/// Builds a file of this package, and returns its path. Cargo does not build it for the tests of another package.
+/// Builds `package`, and returns the path of its `file`. Cargo does not build it for the tests of another package.
 fn built(package: &str, file: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--package", package]).current_dir(env!("CARGO_MANIFEST_DIR"));

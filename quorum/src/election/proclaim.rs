@@ -61,7 +61,7 @@ impl Proclaim {
         self.again()
     }
 
-    /// Returns the calls that repeat the proclamation to all nodes, for one may have lost its note.
+    /// Returns the calls that repeat the proclamation to all nodes, since a node may have lost its note.
     pub fn again(&self) -> Vec<NoteCall> {
         let all = 0..if self.sequence == 0 { 0 } else { self.has.len() };
         all.map(|node| NoteCall { node, sequence: self.sequence }).collect()
@@ -121,8 +121,8 @@ mod tests {
         assert_eq!(it.on_grant(3), None);
         assert_eq!(it.advance(), (0..5).map(|node| NoteCall { node, sequence: 1 }).collect::<Vec<_>>());
         assert_eq!(it.term(), token(100));
-        // One server answers under two names, one answer has no server's id, and one call failed: none of these is a
-        // vote more.
+        // One server answers under two names, one answer has no server's id, and one call failed: none of these adds a
+        // vote.
         for (node, server, answer) in [
             (0, id(0), NoteAnswer::Has(1)),
             (1, id(0), NoteAnswer::Has(1)),

@@ -17,8 +17,8 @@ pub(super) enum Grant {
     /// The node last acknowledged this token.
     Acked(Token),
     /// The node was asked to raise its token and has not answered. It may have the raised token, or the earlier one
-    /// `from`, if that is known. With `extends` it refused an extension, because its token may be larger: once it has
-    /// said which, it is asked again to extend.
+    /// `from`, if that is known. With `extends`, the node refused an extension, perhaps because its token is larger
+    /// than the one in the request. Once it has reported its token, it is asked to extend again.
     Raising { from: Option<Token>, extends: bool },
 }
 
@@ -59,8 +59,7 @@ impl Member {
     }
 
     /// Returns whether the lock was taken away at this node less than a quarter of a lease before `now`. Such a node is
-    /// not asked to grant the lock again, because this round may have begun while someone takes the lock away on one
-    /// node after the other.
+    /// not asked to grant the lock again, because someone may be taking the lock away on one node after the other.
     pub fn is_taken_lately(&self, ttl_ms: u32, now: BootTime) -> bool {
         let lately_us = u64::from(ttl_ms) * 1_000 / TAKEN_OF_TTL;
         self.taken_at.is_some_and(|at| now.us_since(at) < lately_us)

@@ -1,6 +1,6 @@
 //! Tracks for each node whether it has converted the grant to shared, after a writer has become a reader.
 
-/// The pause before a node is asked again that did not say whether it converted the grant, in milliseconds.
+/// The pause, in milliseconds, before a node that did not say whether it converted the grant is asked again.
 pub(super) const AGAIN_MS: u32 = 100;
 
 /// The progress of the conversion on one node.

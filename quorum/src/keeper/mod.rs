@@ -103,7 +103,7 @@ pub enum News {
         /// The reason why the lock is lost.
         why: WhyLost,
         /// True if the caller should release the lock on all nodes, because some may have granted it again. False if
-        /// another process of the same owner may rely on those grants.
+        /// the lease has ended by itself, or if another process of the same owner may rely on those grants.
         gives_back: bool,
     },
 }
@@ -184,9 +184,9 @@ impl Keeper {
         self.go_on(calls, now, random)
     }
 
-    /// Moves to another version of the set, with the servers `ids`. A round begins at once if nodes were added, so that
-    /// they get the lock soon, or if the lock is extended in the background. Callers that wait for the interrupted
-    /// round then wait for the next one.
+    /// Moves to another version of the set, with the servers `ids`. A round begins at once if the lock is extended in
+    /// the background, so that added nodes get the lock soon. It also begins at once if callers wait for the
+    /// interrupted round: they then wait for the new one.
     pub fn move_to(&mut self, ids: &[Option<NodeId>], now: BootTime, random: u64) -> Work {
         let shares = self.held.move_to(ids);
         let extends = self.auto.is_some() && !self.is_session_over;

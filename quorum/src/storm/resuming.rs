@@ -17,8 +17,8 @@ impl World {
             }
             Stage::Idle | Stage::Looking { .. } | Stage::Raising { .. } | Stage::Adopting { .. } => return,
         };
-        // The old process was only stopped, or its messages are still on their way. If it never received the lock, it
-        // gives the lock back. If it did, it relies on the lock until its lease ends.
+        // The old process was only stopped, or its messages are still on their way. If it never learned that it has the
+        // lock, it may still release the lock. If it did, it relies on the lock until its lease ends.
         let was_told = told.until > BootTime::default();
         if !was_told && self.agenda.one_in(2) {
             let at = self.agenda.now + self.agenda.below(LATE_US);

@@ -174,7 +174,7 @@ pub const SHARE_OF_A_USER: u64 = 3;
 /// what is free. With 7 it can take seven eighths of all room if nobody else waits.
 pub const FIRST_SHARE_OF_A_USER: u64 = 7;
 
-/// The part of all places and bytes that reservations can take whose owners did not have to wait: an eighth.
+/// The part of all places and bytes that is open to reservations whose owners did not have to wait: an eighth.
 pub const TURNS_PART: u64 = 8;
 
 /// The default of `lock.handoff-window`, in milliseconds: how long a free lock is reserved for the owner of a turn. It

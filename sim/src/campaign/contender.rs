@@ -119,12 +119,12 @@ pub async fn run(settings: Settings) {
 
 struct Contender {
     task: Task,
-    /// True for the task that holds the key that only this client uses. It does so for a long time, even through faults
-    /// of nodes.
+    /// True for the task that takes the key that only this client uses. The task holds that key for a long time, even
+    /// through faults of nodes.
     own: bool,
 }
 
-/// A promise of the client crate that a holder relies on.
+/// The promise of the client crate on which a holder relies: until when it has the lock, and with which token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Claim {
     read_at: TimeUs,

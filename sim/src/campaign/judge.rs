@@ -1,5 +1,5 @@
-//! Merges the records of all processes in the order of true time, and hands them to the referee. It does so from the
-//! beginning each time: repeatedly while the campaign runs, and once at its end.
+//! Merges the records of all processes in the order of true time, and hands them to the referee. Each judgement starts
+//! from the beginning of the campaign. There are several while the campaign runs, and one at its end.
 //!
 //! A missing line can only hide a violation, never cause a false one. A holder records its end before it begins to
 //! release the lock, so that line always exists before the next holder's. A finding made while the campaign runs is

@@ -16,7 +16,7 @@ pub enum Kind {
     /// A node's wall clock shows a year that is too late for tokens.
     #[value(name = "clock-beyond-2112")]
     ClockBeyond2112,
-    /// A database without any of the campaign's locks is emptied on all nodes.
+    /// A database without any of the campaign's locks is emptied, on one node or on all.
     FlushOneDatabase,
     /// An operator lifts the guard after a flush, and the server is killed.
     LiftAndCrash,

@@ -165,7 +165,8 @@ async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
     loop {
         let count = tokio::select! {
             count = from.read(&mut buffer) => count.unwrap_or(0),
-            // The other end does not know of the lost byte. It ends the connection at the next byte from this end.
+            // A connection that lost a byte ends as soon as bytes pass again, since the later bytes cannot be
+            // delivered.
             () = passes(state, way), if dead => return,
         };
         let delay = state.delay_us.load(Ordering::Relaxed);
@@ -176,7 +177,7 @@ async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
             sleep(LOOK_AGAIN).await;
         }
         if count == 0 {
-            // The close is not delivered either.
+            // While bytes are dropped, the end of a connection is not delivered either.
             while swallows(state, way) {
                 sleep(LOOK_AGAIN).await;
             }

@@ -74,9 +74,9 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Recovery {
     /// The moment at which the last fault was healed; the recovery begins here.
     pub from: TimeUs,
-    /// The time, in microseconds, for which required nodes were still guarded: a majority, or all of a cluster.
+    /// The time, in microseconds, until enough nodes were no longer guarded: a majority, or all servers of a cluster.
     pub guard_us: u64,
-    /// The time until the recovery, in microseconds.
+    /// The time from `from` until every contended lock was acquired again, in microseconds.
     pub took_us: u64,
 }
 
@@ -138,7 +138,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     if world.data.postgresql.is_none() && world.cluster.is_none() {
         tell("LEFT OUT: writes behind fences of PostgreSQL, which is not installed here".to_owned());
     }
-    // Before the first client starts, so that nothing comes earlier.
+    // The campaign begins: its processes have just been started.
     let from = now_us();
     let guards = Guards::default();
     let mut watchers = tokio::task::JoinSet::new();
@@ -280,7 +280,7 @@ impl Campaign {
         recoveries
     }
 
-    /// Heals everything, and waits until all contended keys have been acquired again.
+    /// Waits, once all faults are healed, until every contended key has been acquired again.
     async fn recover(&mut self, tell: &mut impl FnMut(String)) -> Recovery {
         let from = now_us();
         let mut left = vec![];
@@ -288,7 +288,7 @@ impl Campaign {
             left.push(watch::guard_left_ms(&slot.socket()).await);
         }
         left.sort_unstable();
-        // This is a majority of the nodes, or every master of a cluster.
+        // All guards of a majority end with that of this node. A cluster needs all its servers.
         let needed = if self.world.cluster.is_some() { left.len() - 1 } else { left.len() / 2 };
         let guard_us = left[needed] * 1_000;
         loop {

@@ -1,6 +1,6 @@
 //! The resource that the locks protect: a register for each key, in the campaign's own process, which clients reach
-//! over a socket. The gate's rule ([`Floors`]) says which token passes. Each permit has a number and a largest token of
-//! its own there.
+//! over a socket. The gate's rule ([`Floors`]) says which token passes. There, each permit has a protected number and a
+//! largest token of its own.
 //!
 //! A writer's reads carry its token too. If only writes had tokens, updates would be lost. An old holder's write may
 //! arrive after the new holder's read and before its write, when the register has not seen the larger token.
@@ -59,8 +59,8 @@ struct Inner {
 
 #[derive(Clone, Debug, Default)]
 struct Cell {
-    /// The protected numbers, each of which a write raises by 1. Holders of a permit write the number of their permit;
-    /// writers use number 0.
+    /// The protected numbers, by the number of the permit under which they are written; 0 stands for the lock without
+    /// permits. A write raises one of them by 1.
     numbers: BTreeMap<u16, u64>,
     /// The largest tokens of the accesses so far.
     seen: Floors,
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(arrivals.iter().filter(|arrival| arrival.lost_update).count(), 1);
     }
 
-    /// Lists accesses, each with a mode and a token, and whether the register accepts them.
+    /// Each case lists accesses by mode and token, and whether the register accepts another access after them.
     #[test]
     fn readers_and_permits_are_refused_what_is_older_than_a_writer_and_no_more() {
         let permit = |number| HeldAs::Permit { number, limit: 3 };

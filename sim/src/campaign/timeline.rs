@@ -61,8 +61,8 @@ pub fn write(outcome: &Outcome, path: &Path) -> io::Result<()> {
     svg::save(path, &document)
 }
 
-/// Returns the beginnings of the windows to draw: at violations, then where nodes had the most faults and refused
-/// accesses. No two windows overlap.
+/// Returns the beginnings of the windows to draw: at violations, then where there were the most faults and refused
+/// accesses, then at the last recovery. No two windows overlap.
 fn windows(outcome: &Outcome) -> Vec<TimeUs> {
     let mut begins: Vec<TimeUs> = vec![];
     let last = outcome.until.saturating_sub(WINDOW_US).max(outcome.from);
@@ -84,7 +84,7 @@ fn windows(outcome: &Outcome) -> Vec<TimeUs> {
     let mut moments: Vec<TimeUs> = (outcome.from..last).step_by(WINDOW_US as usize).collect();
     moments.sort_by_cached_key(|&at| std::cmp::Reverse(refused(at) + faults(at)));
     moments.iter().for_each(|&at| add(at + WINDOW_US / 2));
-    // One window shows the last storm and the recovery from it.
+    // If fewer windows are in use, one shows the last storm and the recovery from it.
     if let Some(recovery) = outcome.recoveries.last() {
         add(recovery.from);
     }
@@ -137,7 +137,7 @@ impl Drawing {
         let rectangle =
             Rectangle::new().set("x", x.0).set("y", y.0).set("width", width).set("height", y.1).set("fill", fill);
         let mut group = Group::new().add(Title::new(tip)).add(rectangle);
-        // The part of the text that fits, in whole words if possible.
+        // Only the beginning of the text that fits is drawn.
         let room = (width / LETTER) as usize;
         if room > 3 && !text.is_empty() {
             let text: String = text.chars().take(room).collect();

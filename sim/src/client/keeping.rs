@@ -1,5 +1,5 @@
-//! Keeps a lock by the shipped [`Keeper`], or by rounds of extension. Such a round begins when the client's driver says
-//! so, even before the last round is over.
+//! Keeps a lock in one of two ways: by the shipped [`Keeper`], or by hand. By hand, a round of extension begins when
+//! the client's driver says so, even before the last round is over.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{Answer, Auto, Call, Held, Keeper, News, NodeId, ROUNDS_A_LEASE, WhyLost, Work};

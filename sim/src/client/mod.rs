@@ -1,5 +1,5 @@
-//! A client without sockets: the state machines of `palisade_core::quorum`, with a simple substitute for the rest of
-//! the client crate.
+//! A client without sockets: the state machines of `palisade-quorum`, with a simple substitute for the rest of the
+//! client crate.
 //!
 //! The client takes one lock at a time. Its driver (a model or the simulation) delivers the client's requests, decides
 //! when time passes, and reports to the referee what the client relies on. Times are those of the client's own clocks.
@@ -127,7 +127,7 @@ impl Client {
         Holder { client: self.number, acquisition: self.acquisition }
     }
 
-    /// Returns the lock that [`who`](Self::who) is about.
+    /// Returns the key of the acquisition [`who`](Self::who).
     pub fn key(&self) -> u32 {
         self.key
     }
@@ -210,8 +210,8 @@ impl Client {
         self.ticket = self.propose(now).get();
     }
 
-    /// Asks for the lock in this mode. With `keeps_name`, the request has the name whose turn has come; otherwise, it
-    /// has a new name. If no permit is given, the client draws one.
+    /// Asks for the lock in this mode. With `keeps_name`, the request has the owner name whose turn has come;
+    /// otherwise, it has a new one. If `wanted` names no permit, the client draws one.
     pub fn ask(&mut self, wanted: Wanted, keeps_name: bool, now: Now) -> Step {
         let number = match wanted {
             Wanted::Permit { number: Some(number), .. } => number,
@@ -342,7 +342,7 @@ impl Client {
         Step { sends: vec![], says: held.then_some(Status::Ended) }
     }
 
-    /// Checks the clock: a lock whose validity has ended is lost.
+    /// Releases the held lock if its validity has ended or if it was taken away. Otherwise returns `None`.
     pub fn look(&mut self, now: Now) -> Option<Step> {
         let Stage::Holding { keeping, until, .. } = &self.stage else { return None };
         let held = keeping.held();

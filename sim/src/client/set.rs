@@ -3,7 +3,8 @@
 use palisade_core::Members;
 use palisade_core::quorum::NodeId;
 
-/// The id of a member that could not be asked when the first version of the set was stored. No server has it.
+/// An id that no server has. It stands for the id of a member that did not answer when the first version of the set was
+/// decided.
 const NOBODY: NodeId = NodeId(0);
 
 /// A version of the node set, in the form that a client needs.

@@ -113,8 +113,8 @@ impl Node {
         self.grants.iter().find(|grant| grant.client == client).map(|grant| grant.token)
     }
 
-    /// Returns the held modes, as `core` counts them. If a rule is switched off, leaves out the grants with which it
-    /// would conflict.
+    /// Returns the held modes, as `core` counts them. If a rule is switched off, leaves out grants that `core` would
+    /// not admit beside the others.
     fn modes(&self) -> Modes {
         let mut modes = Modes::default();
         for grant in &self.grants {

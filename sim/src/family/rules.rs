@@ -1,4 +1,4 @@
-//! The rules of shared locks and permits that can be switched off, each with the harm that its absence causes.
+//! The rules of shared locks and permits that can be switched off in this model.
 
 use clap::ValueEnum;
 

@@ -1,4 +1,4 @@
-//! A model for each rule of a set that changes, which is unsound without that rule.
+//! For each rule of a set that changes, a model that is unsound without the rule.
 
 use super::{agreement, bounds};
 use crate::checker::Bounded;

@@ -212,7 +212,7 @@ pub const OUT_OF_SIGHT: [(Rule, &str); 26] = [
     (Rule::ConvertsAlone, ALONE),
 ];
 
-/// Returns the models with every rule on, in whose bounds no rule may be broken, each with its subject.
+/// Returns the models with every rule on, each with its subject. Within their bounds, no law may be broken.
 pub fn sound() -> Vec<Bounded<&'static str>> {
     let with = |about, servers, clients, change: fn(&mut Config)| {
         let mut config = Config::of(servers, clients);

@@ -156,7 +156,8 @@ impl OneKey {
         self.answers();
     }
 
-    /// Deletes the key by hand. The person who does so is responsible for the consequences.
+    /// Deletes the key by hand. The grant then no longer counts, since the person who deletes it is responsible for the
+    /// consequences.
     pub fn delete(&mut self) {
         self.grant = None;
         self.take_out();
@@ -386,5 +387,5 @@ impl OneKey {
     }
 }
 
-/// A number of ticks that exceeds all leases and guards of a model, one after the other.
+/// A number of ticks that is longer than all leases and guards of a model together.
 const LONG_TICKS: u32 = 40;

@@ -78,7 +78,7 @@ impl Server {
         let mut bytes = vec![];
         write(lock, now.boot, self.boot, &mut bytes);
         let here = Here { arrival: Arrival::Stream, now: now.boot, boot: self.boot };
-        // A reader rejects an impossible record.
+        // A record that its reader would reject changes nothing.
         if let Ok(told) = record::decode_told(&bytes, here)
             && let Ok(Applied::Anew(lock)) = record::apply(told, self.told.get_mut(&key))
         {

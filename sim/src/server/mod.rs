@@ -261,8 +261,8 @@ impl Server {
             })
     }
 
-    /// Returns true if neither the holders of lock `name` nor its reservations block the next waiter, which is the
-    /// first in the queue.
+    /// Returns true if neither the holders of lock `name` nor its reservations block the first waiter of its queue, nor
+    /// the one that has waited longest.
     fn could_serve(&self, name: &[u8], now: Now) -> bool {
         let waiting = self.node.waiting();
         let grants = self.locks.get(&key(name)).into_iter().flat_map(Lock::grants);
@@ -279,7 +279,7 @@ impl Server {
         waiting.of(key_of(name)).next().into_iter().chain(longest).all(is_free_for)
     }
 
-    /// Returns the engine's state: tokens, guard and ledger.
+    /// Returns what the engine remembers besides the locks, such as tokens, queue, guard and ledger.
     pub fn node(&self) -> &Node {
         &self.node
     }

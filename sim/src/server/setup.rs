@@ -18,7 +18,7 @@ pub struct Setup {
 pub struct Found {
     /// The state file, if there is a readable one.
     pub state: Option<NodeState>,
-    /// The facts that show whether the data is the data that the state file is about: file identities, stamp, AOF.
+    /// The facts that show whether the data is that of the state file: file identities, stamp, AOF.
     pub ties: Ties,
     /// The locks in the file that the server loads, by key, as records.
     pub locks: Vec<(u32, Vec<u8>)>,

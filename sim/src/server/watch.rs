@@ -145,7 +145,7 @@ impl Watch {
             Some(Told::Granted { token, number, waited_ms }) => {
                 Replied::Granted { token: token.get(), number, waited_ms }
             }
-            // No client in this crate sends BREAK.
+            // `Broken` would answer a BREAK that waits. No client in this crate sends one.
             Some(Told::Turn(_) | Told::TimedOut(_) | Told::Broken(_)) => Replied::Null,
             Some(Told::Refused(Refusal::Owned)) => {
                 let repeats = waits.retry && !self.converted.contains(&(waits.key, waits.owner));

@@ -201,8 +201,8 @@ impl World<'_> {
         }
     }
 
-    /// Returns the list that the program proposes next; `None` if nothing is left to do, or if a majority of the
-    /// proposed nodes would not answer.
+    /// Returns the list that the program proposes next; `None` if nothing is left to do, or if fewer than a majority of
+    /// the proposed nodes answered.
     fn changer_step(&self, changer: &Changer) -> Option<Vec<Member>> {
         let member = |node: usize| Member { id: changer.ids.get(&node).copied(), address: address(node) };
         let present = &changer.latest;

@@ -14,8 +14,8 @@ use crate::messages::Payload;
 /// The time, in microseconds, after which a client checks its lock again, while an answer may still extend it.
 const HOPES_US: u64 = 1_000;
 
-/// A client sometimes begins the next round of extension before the present one is over: when the ttl divided by this
-/// has passed.
+/// The divisor of a lease that gives the time after which a client sometimes begins another round of extension, even
+/// before the present one is over.
 const AGAIN: u64 = 10;
 
 /// The time between a client's last check of its lock and its write, in microseconds.
@@ -40,7 +40,8 @@ impl World<'_> {
             _ => {
                 let limit = self.rng.random_range(limit.saturating_sub(1)..=limit + 1);
                 let number = self.rng.random_ratio(1, 5).then(|| self.rng.random_range(1..=limit.max(1)));
-                // With a limit below two, only one client may hold the lock.
+                // With a limit of one, `permit` returns the exclusive mode. With zero, it fails, and the mode is
+                // exclusive too.
                 palisade_core::request::permit(limit.into(), number.map(u64::from)).unwrap_or_default()
             }
         }
@@ -229,7 +230,8 @@ impl World<'_> {
                 self.totals.converted += 1;
                 (who, Occurrence::Converted { token, mode })
             }
-            // A token may rise before the holder knows that the lock was broken on all nodes.
+            // A token may still rise after an operator broke the lock, before the holder knows of it. Such an event is
+            // not judged.
             (Some(Status::Extended), Some((since, ..))) if self.is_broken_since(key, since) => return Ok(()),
             (Some(Status::Extended), Some((_, until, token))) => (who, Occurrence::Extended { until, token }),
             (Some(Status::Ended), _) => (before, Occurrence::Ended),

@@ -135,10 +135,11 @@ impl Plan {
         }
     }
 
-    /// Adds bursts and stalls to a run. In some runs, majorities stall whenever rounds of extension begin. In other
-    /// runs, nothing stalls, and an operator sometimes breaks locks on all nodes, at once or on one node after another.
-    /// (With stalls, a node may answer after other nodes have granted the broken lock to its holder again, and the lock
-    /// is not lost. With readers, a grant may have the token of another reader whose grant was broken.)
+    /// Changes the faults of some runs that have only bursts and stalls. In a third of these runs, majorities stall
+    /// only when rounds of extension begin. In another third, unless there are readers and permits, nothing stalls, and
+    /// an operator breaks locks on all nodes, at once or on one node after another. (With stalls, a node may answer
+    /// after other nodes have granted the broken lock to its holder again, and the lock is not lost. With readers, a
+    /// grant may have the token of another reader whose grant was broken.)
     fn with_more_moments(mut self, rng: &mut ChaCha8Rng) -> Self {
         let more = rng.random_range(0..3);
         if more == 0 || (more == 2 && self.limit > 0) {

@@ -125,7 +125,7 @@ impl World<'_> {
                 let died = self.nodes[node].died;
                 match self.may_lose_id() {
                     true => self.promote(node, died.saturating_sub(lag_us)),
-                    // The server starts again at the end of the fault.
+                    // The node must keep its id now, so its own server starts again instead of the replica.
                     false => self.start(node),
                 }
             }

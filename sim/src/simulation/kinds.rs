@@ -65,7 +65,7 @@ pub enum Kind {
     FlushSlot { node: usize, key: u32 },
     /// A server is paused.
     PauseNode { node: usize },
-    /// A majority of the nodes, at first from `first` on, stalls at the same time, for at most two tenths of a second
+    /// A majority of the nodes, at first from `first` on, stalls at the same time, for at most a quarter of a second
     /// and a fifth of a lease. This happens about once a second, each time to another majority. With `in_step`, it
     /// happens in each third of a lease, as rounds of extension begin, for a tenth of the lease.
     Stalls {

@@ -15,7 +15,7 @@ pub(super) struct Node {
     /// The number of times that the server process was started.
     pub(super) lives: u32,
     pub(super) keeps: Keeps,
-    /// The node's first id. A node with a new disk gets another one.
+    /// The id that the server gets when it starts without a state file. A new disk changes it.
     pub(super) id: u128,
     pub(super) files: Files,
     /// The number of files made on the node's disk. The id of a file derives from it.

@@ -251,7 +251,8 @@ impl World<'_> {
         let known = node.replica.iter().rev().find(|(when, _)| *when <= behind).or(node.replica.first());
         let Some((_, followed)) = known.cloned() else { return };
         node.id = node.id.wrapping_add(1_000);
-        // The replica has kept its own data and the data that its master sent.
+        // The replica's disk has the locks, the ceiling and the longest lease that its master sent, under an id of its
+        // own.
         let state = NodeState {
             ceiling: followed.ceiling,
             outstanding_ttl_ms: followed.outstanding_ttl_ms,

@@ -16,7 +16,8 @@ const MS: u64 = 1_000;
 /// The longest time for which tokens are ahead of the clock after a lost state file and a crash, in microseconds.
 const TOKENS_AHEAD_US: TimeUs = 12_000_000;
 
-/// The largest error of a clock's rate, in parts per million; two clocks differ by less than 1 %.
+/// The largest error of a clock's rate up to which exclusion is promised, in parts per million. Two such clocks differ
+/// by less than 1 %.
 pub(super) const DRIFT_PPM: i64 = 4_950;
 
 /// The first of the keys that are locked on one node.
@@ -149,8 +150,8 @@ impl Plan {
         self.faults.iter().any(|fault| loses_file(&fault.kind) && (fault.at..fault.at + TOKENS_AHEAD_US).contains(&at))
     }
 
-    /// Returns true if the network loses and delays nothing, an answer takes a small part of a lease, and holders
-    /// extend early.
+    /// Returns true if the set of nodes does not change, the network loses and delays nothing, an answer takes a small
+    /// part of a lease, and holders extend early.
     pub fn is_calm(&self) -> bool {
         let Network { delay_us, slow_permille, lost_permille, .. } = self.network;
         !self.changes_set()

@@ -125,8 +125,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Returns true if a majority of the newest version is up. Otherwise no lock can be acquired any longer, since too
-    /// many nodes have lost their ids.
+    /// Returns true if a majority of the newest version is up, with the ids that the version has. Otherwise no lock can
+    /// be acquired any longer, since too many nodes have lost their ids.
     pub(super) fn has_majority(&self) -> bool {
         let Some(newest) = self.newest() else { return true };
         let is_there = |member: &&palisade_core::Member| {

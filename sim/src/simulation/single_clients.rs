@@ -83,7 +83,7 @@ impl World<'_> {
         let (is_idle, is_free, holding) = (client.is_idle(), client.is_free(), client.holding());
         match wake {
             SingleWake::Wants if is_idle && !self.quiet => {
-                // A client that lost its lock may not know that.
+                // A client that does not know that it lost its lock may send such a request.
                 if self.rng.random_ratio(1, 10) {
                     self.on_single(who.client, SingleClient::reenters_too_late)?;
                 }

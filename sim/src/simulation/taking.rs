@@ -253,7 +253,7 @@ impl World<'_> {
             self.plan_at(self.at + ANSWER_US, Next::Wakes(who, Wake::AsksAgain));
             return Ok(());
         }
-        // The taker is not told that this is one node: the queue is asked in the same way, with other messages.
+        // With `true`, the taker joins the queue by LOCK.WAIT even if there is only one node, as it does with several.
         self.decide(number, |taker, now, random| taker.on_paused(true, now, random))
     }
 

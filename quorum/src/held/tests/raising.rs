@@ -34,8 +34,8 @@ fn tokens_that_another_process_raises() {
     assert_eq!((held.token(), held.is_lost()), (token(200), false));
 }
 
-/// A writer becomes a reader while node 2, which may have a larger token, is asked for it. That it does not have the lock
-/// is heard twice, but the round ends only with its answer to the raise.
+/// A writer becomes a reader while node 2, which may have a larger token, is asked for it. The node says twice that it
+/// does not have the lock, but the round ends only with its answer to the raise.
 #[test]
 fn a_node_that_lost_the_lock_while_it_is_shared_does_not_keep_the_round_open() {
     for told in [Answer::No, Answer::Failed] {

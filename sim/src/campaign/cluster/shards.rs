@@ -25,8 +25,7 @@ pub async fn settle(world: &World) {
         return world.log.found(format!("{late}: {why}"));
     }
     // If a replica was promoted before its master told it the longest lease, an operator has to confirm that all leases
-    // have ended.
-    // So too for slots that left such a replica: its guard went along with them.
+    // have ended. The same holds for slots that moved away from such a replica, since they took its guard along.
     let mut guarded = vec![];
     for node in 0..NODES {
         if guard_ms(world, node).await > LONG_GUARD_MS || guarded_slots(world, node).await > 0 {

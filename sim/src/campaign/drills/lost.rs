@@ -1,6 +1,6 @@
 //! An owner loses its lock while its extension reaches only a minority of the nodes. Another owner then acquires the
-//! lock from a majority, of which one node stops. A RELEASE by the first owner, through an agent, must not answer that
-//! the owner held the lock until now.
+//! lock from a majority, of which one node stops. If the first owner then sends RELEASE to an agent, the agent must not
+//! answer that this owner held the lock until now.
 
 use std::sync::Arc;
 use std::time::Duration;

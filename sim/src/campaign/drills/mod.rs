@@ -25,7 +25,7 @@ use super::kinds::Kind;
 use super::world::World;
 use witness::Witness;
 
-/// The number of the random stream of the drills. Those of the periods of faults count up from 1.
+/// The number of the random stream of the drills. The tasks that inject faults use streams with small numbers.
 const STREAM: u64 = 1 << 40;
 
 /// The drills, which run one after the other.

@@ -66,7 +66,7 @@ impl Pair {
         self.replica().start(common, Some(port)).await
     }
 
-    /// Makes the replica the master of the other, which is down.
+    /// Makes the replica the master of the other server, which is down.
     ///
     /// # Errors
     /// It refuses.

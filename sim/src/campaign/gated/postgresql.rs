@@ -98,7 +98,7 @@ impl PostgreSql {
         let mut server = self.program("postgres");
         server.arg("-D").arg(self.data()).args(["-c", "listen_addresses="]);
         server.arg("-c").arg(format!("unix_socket_directories={}", self.folder.path().display()));
-        // A crash of the machine is not tested: what was written is with the kernel.
+        // Nothing needs fsync, since the machine does not crash: the kernel keeps what a killed process wrote.
         server.args(["-c", "fsync=off"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
         server.spawn()
     }

@@ -62,7 +62,7 @@ async fn entries(resource: &Resource) -> Option<Vec<Entry>> {
 /// Returns the list `name` of the server at this URL; `None` unless the server is a master now.
 async fn list(url: &str, name: &str) -> Option<Vec<String>> {
     let mut connection = connect_to(url).await.ok()?;
-    // In one step: a replica that has it too may be behind.
+    // Role and list are read in one transaction. A server that became a replica in between might have an old list.
     let mut both = pipe();
     both.atomic().cmd("ROLE").cmd("LRANGE").arg(name).arg(0).arg(-1);
     let (role, list): (Vec<Value>, Vec<String>) = both.query_async(&mut connection).await.ok()?;

@@ -19,8 +19,8 @@ const SERVERS_MAX: usize = 8;
 /// The SQLSTATE of a fence that has seen a newer token.
 const FENCED: &str = "PF001";
 
-/// The settings of a connection to PostgreSQL: the server ends a session that is idle in its transaction, and a long
-/// wait for a row.
+/// The settings of a connection to PostgreSQL: the server ends a session that is idle in a transaction for 1.5 s, and a
+/// wait for a row lock after 5 s.
 const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '1500ms'; SET lock_timeout = '5s'";
 
 /// A connection to the servers of a resource, opened when it is needed.
@@ -95,7 +95,8 @@ async fn write_behind_gate(
                 Redirected::To(there) => *open = Some(there),
                 Redirected::Nowhere => sleep(Duration::from_millis(10)).await,
             },
-            // Codes that the crate does not know, such as LOADING of some servers: nothing was done either.
+            // The server refused with a code that the crate does not know, such as LOADING of some servers, and did
+            // nothing.
             ErrorKind::Extension => {}
             _ => return Answer::Unknown,
         }
@@ -156,6 +157,6 @@ async fn write_behind_fence(
     transaction.execute("SELECT palisade.fence($1, $2)", &[&to.lock(), &token]).await?;
     sleep(pause).await;
     transaction.execute("INSERT INTO landed (entry) VALUES ($1)", &[&text]).await?;
-    // A server that ends may have committed it.
+    // If the server ends now, it may have committed the transaction.
     Ok(transaction.commit().await.map_or(Answer::Unknown, |()| Answer::Landed))
 }

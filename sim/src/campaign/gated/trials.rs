@@ -79,8 +79,9 @@ pub struct Raise {
 }
 
 /// A gate has refused a late write with `token`, which was sent and answered at these times. Returns the faults that
-/// the gate has withstood, as the refusal shows. The gate saw a newer token before such a fault, and the fault did not
-/// remove that write's entry. No write can have raised the gate again between the fault and the refusal.
+/// the gate has withstood, as the refusal shows. The gate saw a write with a newer token before such a fault, and the
+/// fault did not remove the entry of that write. No write can have raised the gate again between the fault and the
+/// refusal.
 pub fn met<'a>(
     raises: &[Raise],
     trials: impl Iterator<Item = &'a Trial>,
@@ -130,7 +131,7 @@ mod tests {
     fn a_fault_is_not_met_if_the_gate_may_have_been_raised_again() {
         let before = raise(6, 100, Some(900));
         for (sent, met) in [(190, true), (191, false), (250, false), (350, false), (409, false), (410, true)] {
-            // Whether it was seen: a write without an answer counts too.
+            // A newer write counts whether or not a reading saw it, since it may have raised the gate.
             for seen in [Some(900), None] {
                 let again = met_by(&[before, raise(7, sent, seen)], &[KILL]);
                 assert_eq!(again == [Over::Kill], met, "{sent}");

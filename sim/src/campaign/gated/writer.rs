@@ -37,7 +37,7 @@ const LATE_MS: [u64; 2] = [20, 200];
 /// The latest locks of a resource that the writers are done with, in this order.
 type Earlier = Arc<Mutex<VecDeque<Pass>>>;
 
-/// The next write with the token of an earlier lock.
+/// A write with the token of a lock that may have ended.
 #[derive(Clone)]
 struct Pass {
     /// The entry to write.

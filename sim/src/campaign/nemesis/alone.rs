@@ -1,5 +1,5 @@
 //! A server that is not a node of the campaign. It suffers one kind of fault only, so no other fault can be the cause
-//! of a wrong grant. Also the faults that happen to such servers and to nodes ([`Change`]).
+//! of a wrong grant. A [`Change`] is a fault that happens to such servers and also to nodes.
 
 use std::sync::Arc;
 

@@ -94,7 +94,8 @@ impl Change for Copy {
         if self.has_state_file() {
             machine.clock.set(0);
         }
-        // With an older state file, the node cannot know of a token that is further ahead of its clock.
+        // With an older state file, a node starts its tokens from its clock, so it may not know of a token far ahead of
+        // that.
         let known = exam.as_ref().is_some_and(|exam| starts_above(world, exam.token));
         world.start_as(who, machine).await;
         let known = known && machine.clock.is_right();

@@ -171,7 +171,7 @@ async fn act_on_postgresql(world: &World, server: &mut PostgreSql, turn: usize, 
     }
     sleep(dice.ms(1, 500)).await;
     server.start().await?;
-    // A server that lost one process may answer once more before it recovers.
+    // A server that lost one process may answer once more before it recovers, so the end of this fault is not known.
     let over = [Some(Over::Kill), None, Some(Over::Restart)][turn];
     over.into_iter().for_each(|over| world.data.trials.record(over, [IN_POSTGRESQL], from));
     Ok(())

@@ -100,7 +100,7 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: Manner, 
                 return false;
             }
             let _fault = world.log.begin(kind, On::Node(replica), "");
-            // By force, the old master may still answer.
+            // After CLUSTER FAILOVER FORCE, the old master may still answer, so the end of this fault is not known.
             if promoted(world, replica).await && matches!(how, Manner::SteppedDown) {
                 world.data.trials.record(Over::Promotion, resources, from);
             }

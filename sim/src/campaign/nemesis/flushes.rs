@@ -1,5 +1,5 @@
-//! Flushes a database without any of the campaign's locks. An operator, who knows that no lock is held there, then
-//! lifts the guard that the flush armed.
+//! Flushes a database that has none of the campaign's locks. On a separate server, flushes a lock that is held; an
+//! operator then lifts the guard that the flush armed, and the server is killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ async fn lift_and_kill(world: &World, machine: &mut Machine, dice: &mut Dice) {
         }
     };
     say_as(of, &socket, &[word]).await;
-    // The operator knows the holder of that lock, and has told it.
+    // The operator knows the holder of that lock, and has told it that the lock is lost.
     say_as(of, &socket, &["LOCK.GUARD", "LIFT"]).await;
     if dice.once_in(2) {
         sleep(dice.ms(1, 300)).await;

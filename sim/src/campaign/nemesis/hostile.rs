@@ -24,10 +24,10 @@ const KEYS: usize = 4;
 
 const DAY_US: u64 = 86_400_000_000;
 
-/// The number of repetitions of a FENCE that is answered with NOTYET.
+/// The most times that a FENCE with one token is sent while the node refuses it, for example with NOTYET.
 const REPEATS: usize = 50;
 
-/// 1 January 2113, in seconds since 1970. Tokens have 52 bits of microseconds, which end in September 2112.
+/// 1 January 2113, in seconds since 1970. Clocks count in tokens up to 2^52 microseconds, which is in September 2112.
 const YEAR_2113_S: u64 = 4_512_672_000;
 
 /// Raises tokens on one node at a time, and usually restarts the node afterwards.
@@ -104,7 +104,8 @@ pub async fn clocks_beyond_2112(world: Arc<World>, mut dice: Dice) {
             pause(&world, dice.ms(100, 2_000)).await;
         }
         machine.clock.set(0);
-        // The server measures a pause of clients by its wall clock.
+        // The server measures a pause of clients by its wall clock. A pause that began under the late clock would last
+        // for decades.
         say_as("", &machine.socket(), &["CLIENT", "UNPAUSE"]).await;
         if !at_start || dice.once_in(2) {
             restart(&world, node, &mut machine, &mut dice).await;

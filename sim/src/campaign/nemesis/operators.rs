@@ -38,8 +38,8 @@ pub async fn commands(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(200, 2_500)).await;
         let node = dice.below(world.slots.len());
-        // In a cluster, a server in use by another task is skipped. Its shard moves slots or fails over, and deleting
-        // keys of a slot that is being imported takes locks away.
+        // In a cluster, a server in use by another task is skipped: its shard moves slots or fails over, and a FLUSHALL
+        // would delete locks of a slot that is on its way.
         let alone = world.slots[node].machine.try_lock();
         if alone.is_err() && world.cluster.is_some() {
             continue;
@@ -60,7 +60,7 @@ pub async fn commands(world: Arc<World>, mut dice: Dice) {
             }
             _ => {
                 let (name, command, back) = dice.one_of(COMMANDS);
-                // A server without the AOF does not enable it while it runs; a restart decides that.
+                // On a server without the AOF, undoing this command would enable the AOF.
                 if command.contains(&"appendonly") && !has_aof(&world, node).await {
                     continue;
                 }
@@ -97,7 +97,8 @@ pub async fn clocks(world: Arc<World>, mut dice: Dice) {
             (true, 1) => dice.one_of(&[-1, 1]) * dice.below(20) as i64,
             (true, _) => dice.one_of(&[-1, 1]) * dice.ms(1_000, 5 * 3_600_000).as_secs() as i64,
         };
-        // A cluster's servers decide by their wall clocks which master is dead.
+        // Servers of a cluster decide by their wall clocks which master is dead, so only the clocks of clients are
+        // stepped there.
         let (on, clock) = if world.cluster.is_some() || dice.once_in(4) {
             let Ok(client) = world.clients()[dice.below(CLIENTS)].try_lock() else { continue };
             (client.on, client.clock.clone())

@@ -32,7 +32,7 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
     while world.storms() || !moved || !returned {
         pause(&world, dice.ms(200, 2_000)).await;
         sleep(LOOK).await;
-        // Half of the moves take a gate along.
+        // At least half of the moves take a gate along.
         let keys = if dice.once_in(2) { GATES as usize } else { CONTENDED_KEYS as usize + CLIENTS };
         let key = key_name(dice.below(keys) as u32);
         let Ok(slot) = say::<u16>(&world, dice.below(world.slots.len()), &["CLUSTER", "KEYSLOT", &key]).await else {
@@ -54,7 +54,7 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
             let _back = is_back.then(|| world.log.begin("slot back at once", On::Others, format!("slot {slot}")));
             if !is_in_one_step {
                 if !moving.key_by_key(open).await {
-                    // `say` or the move has reported a finding.
+                    // `key_by_key` has reported a finding.
                     return;
                 }
                 moved = true;

@@ -79,7 +79,7 @@ enum ToAll {
 /// Injects faults on all nodes at once. A grant that one node forgets may be known to other nodes, but a grant that all
 /// forget is lost.
 pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
-    // The kinds take turns, so that each occurs about equally often even in a short storm.
+    // The kinds take turns, so that each occurs even in a short storm.
     let kinds = [ToAll::Killed, ToAll::FailedOver, ToAll::KilledDataLost, ToAll::FailedOver, ToAll::Emptied];
     for turn in dice.below(kinds.len()).. {
         pause(&world, dice.ms(3_000, 9_000)).await;
