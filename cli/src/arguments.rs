@@ -94,21 +94,21 @@ pub enum Command {
     },
     /// Show who held locks, and who waited without getting one, from the nodes' logs: the newest first
     History {
-        /// Shows this lock alone, with its holder now
+        /// Shows only this lock, with its present holder
         key: Option<OsString>,
-        /// Shows at most N
+        /// Shows at most N entries
         #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(1..=10_000))]
         limit: u16,
     },
     /// Find holders that wait for each other. Exit status: 0, there are none; 1, there are some; 2, it cannot be known,
-    /// because holders and waiters send no holder id
+    /// because holders or waiters send no holder id, or too many nodes do not answer or are guarded
     Deadlocks,
     /// List the locks that are held
     Ls {
         /// Lists only names that match this pattern, as KEYS does: orders:*
         #[arg(default_value = "*")]
         pattern: OsString,
-        /// Lists at most N, the first by name
+        /// Lists at most N locks, the first by name
         #[arg(long, value_name = "N", default_value_t = 1_000)]
         limit: usize,
     },
@@ -116,10 +116,10 @@ pub enum Command {
     Break {
         /// The lock
         key: OsString,
-        /// Ends only the grant with this token; others who hold the lock together with it keep it
+        /// Ends only the grant with this token; other holders of the lock keep it
         #[arg(long, value_name = "T")]
         token: Option<u64>,
-        /// Does not ask
+        /// Does not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
@@ -335,7 +335,7 @@ pub struct Top {
     /// Prints once, as plain text or with --json; with --interval also the rates of the nodes
     #[arg(long)]
     pub once: bool,
-    /// Time between two looks [default: 2s]
+    /// Time between two updates [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub interval: Option<Duration>,
     /// Shows only locks whose names match this pattern, as KEYS does: orders:*
@@ -395,13 +395,13 @@ pub struct Agent {
     /// The file with the state locks that are held, which the next agent reads to continue them
     #[arg(long, value_name = "FILE", requires = "http", value_hint = ValueHint::FilePath)]
     pub http_locks: Option<PathBuf>,
-    /// The file with what Terraform must give, as name:password (TF_HTTP_USERNAME, TF_HTTP_PASSWORD)
+    /// The file with the credentials that Terraform must give, as name:password (TF_HTTP_USERNAME, TF_HTTP_PASSWORD)
     #[arg(long, value_name = "FILE", requires = "http", value_hint = ValueHint::FilePath)]
     pub http_credentials: Option<PathBuf>,
     /// Time that a node has to answer [default: a tenth of the ttl, at most 50ms]
     #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
-    /// The fate of the locks when the agent ends
+    /// Determines what happens to the locks when the agent ends
     #[arg(long, value_name = "WHAT", default_value = "leave")]
     pub on_end: AtTheEnd,
     /// The largest number of connections at a time
@@ -442,7 +442,7 @@ pub struct WantedSet {
     /// Prints the steps, and changes nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Does not ask
+    /// Does not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
 }
@@ -460,7 +460,7 @@ pub struct Guard {
 pub enum Word {
     /// Declare that nobody holds a lock there: the node serves at once
     Lift {
-        /// Does not ask
+        /// Does not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },

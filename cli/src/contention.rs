@@ -41,7 +41,7 @@ pub struct Contended {
 /// Contended keys, as the nodes report them.
 #[derive(Debug, Serialize)]
 pub struct Contention {
-    /// The keys with the most waits and refusals, in this order.
+    /// The keys with the most waits and refusals together, beginning with the most.
     keys: Vec<Contended>,
     /// The nodes that did not answer, with the reasons; empty if all nodes answered.
     untold: String,

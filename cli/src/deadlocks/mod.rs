@@ -109,8 +109,7 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
         let guard = guards.get(&*said.server).cloned().flatten();
         said.map(|value| Reply { value, guard })
     };
-    // For locks that no node shows: the nodes that may have them all the same, because they do not answer or are
-    // guarded.
+    // Names the nodes that may have locks that no node shows, because they do not answer or are guarded.
     let empty: Vec<ServerAnswer<Reply>> =
         connected.iter().map(|said| with_guard(said.clone().map(|_| Value::Nil))).collect();
     let whys = unsure(None, &empty);
@@ -126,7 +125,8 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
             let together = Together::of(answers(&said).cloned(), nodes.majority());
             let first = together.grants.first();
             let replies: Vec<ServerAnswer<Reply>> = said.into_iter().map(with_guard).collect();
-            // Each node with a server that answers has one reply; the other nodes cannot say either.
+            // Each node with a server that answers has one reply; the other nodes cannot say who holds the lock, so
+            // they count as unsure, too.
             let others = unsure(first, &replies).len() + nodes.len().saturating_sub(replies.len());
             is_unknown |= known(nodes.len(), first.map_or(0, |first| first.nodes), others) == HoldStatus::Unknown;
             told.push(waited_for(&view.key, together));

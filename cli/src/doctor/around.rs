@@ -105,7 +105,7 @@ fn probe(name: &str, arity: usize, specs: &Value, key: &[u8]) -> Result<Cmd, Par
         let number = |of: &HashMap<String, Value>, name| of.get(name).map_or(Ok(0), usize::from_redis_value_ref);
         match from.as_str() {
             "index" => {
-                // Behind a number of keys, if there is one.
+                // If the command has a number of keys, the keys follow it.
                 let at = number(&begin, "index")?.saturating_add(number(&keys, "firstkey")?).min(WORDS_MAX);
                 words.resize(words.len().max(at + 1), NO_KEY);
                 words[at] = key;
@@ -117,14 +117,14 @@ fn probe(name: &str, arity: usize, specs: &Value, key: &[u8]) -> Result<Cmd, Par
                     options.push(keyword);
                 }
             }
-            // SORT alone: its pattern, and where its result goes.
+            // Only SORT has other steps: for its pattern, and for the key where it stores its result.
             _ => options.push(b"STORE".to_vec()),
         }
     }
     let mut probe = Cmd::new();
     probe.arg(words);
     for option in options {
-        // The key comes twice: of STREAMS half of the words are keys.
+        // The key is given twice, because half of the words after STREAMS are keys.
         probe.arg(option).arg(key).arg(key);
     }
     Ok(probe)

@@ -96,7 +96,7 @@ impl Survey {
         let listed =
             first.into_iter().enumerate().map(|(n, address)| (Some(n + 1), nodes.list[n].name.clone(), address));
         let others = latest.list.iter().map(|Member { address, .. }| (None, name_of(address), address.clone()));
-        // Each server once; a node of the list with its position there.
+        // Each server is listed once, and a node of the list has its position there.
         let told = listed.chain(others).filter_map(|(number, name, address)| {
             let said = known.remove(&address)?;
             Some(SurveyedServer { number, name, address, said })

@@ -154,7 +154,7 @@ impl Facts {
     /// Returns the advice if too few nodes can be asked.
     fn unreachable(&self) -> String {
         let failures: Vec<_> = self.nodes.iter().filter_map(|node| Some((node, node.told.as_ref().err()?))).collect();
-        // The advice for the nodes that cannot be asked; of several, the one for the most nodes.
+        // If there is different advice for the nodes, that for the most nodes is chosen.
         let alike = |failure: &Why| failures.iter().filter(|(_, other)| advice(other) == advice(failure)).count();
         let Some((_, worst)) = failures.iter().max_by_key(|(_, failure)| alike(failure)) else { return String::new() };
         let named = failures.iter().filter(|(_, failure)| advice(failure) == advice(worst));

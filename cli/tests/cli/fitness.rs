@@ -44,7 +44,7 @@ fn a_cluster_that_is_well_and_what_is_wrong_with_it() {
     let (from, to) = (&six.0[0], &six.0[1]);
     let slot = from.client().say(&format!("CLUSTER KEYSLOT {}", six.key_of(0))).as_int();
     assert_eq!(from.client().say(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id)), text("OK"));
-    // A user with fewer permissions on one replica than elsewhere.
+    // The user has fewer permissions on one replica than elsewhere.
     let line = well(on(&six, "acl application --user app --key *")).trim().replace("PASSWORD", "secret");
     six.0.iter().for_each(|member| assert_eq!(member.client().say(&line), text("OK")));
     six.0[5].client().say("ACL SETUSER app -lock.extend");

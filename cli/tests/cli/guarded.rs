@@ -1,5 +1,5 @@
-//! A majority of the nodes lost its data and is guarded: it is unknown whether a lock is free that other nodes still
-//! show.
+//! A majority of the nodes lost its data and is guarded. While it is, nobody can know whether a lock is free, even if
+//! other nodes still show it.
 
 use crate::fixture::{Nodes, json, run};
 use crate::harness::wait_until;

@@ -93,8 +93,8 @@ fn holder(nodes: &Nodes, key: &str, note: &str) -> Running {
     exec.args(["--note", note, "--", "sleep", "1000"]);
     let holder = Running::start(exec);
     wait_until("all have it", || nodes.holding(key) == COUNT);
-    // The lock is held for sure once its command runs. Before, new nodes grant different tokens, and a lock broken
-    // between the two rounds is requested again.
+    // The lock is held for sure once its command runs. Before that, new nodes grant different tokens, and a lock that
+    // is broken between the two rounds is requested again.
     wait_until("it holds the lock", || holder.has_child());
     holder
 }
@@ -144,7 +144,7 @@ fn a_lock_that_was_broken() {
     // Locks are held only briefly here, so everything is logged.
     nodes.say("CONFIG SET lock.log-slower-than 0");
     let before = holder(&nodes, "import", "import 17 on web-2");
-    // The lock is broken on all nodes at once: one by one, nodes would be healed in between.
+    // The lock is broken on all nodes at once. If it were broken node by node, its holder would heal nodes in between.
     assert_eq!(run(nodes.palisade("break --yes import")).code(), Some(0));
     assert_eq!(before.end().code(), Some(197));
     let _now = holder(&nodes, "import", "import 18 on web-2");

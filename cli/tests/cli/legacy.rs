@@ -10,7 +10,7 @@ fn old_locks_are_found_until_they_have_ended() {
     let mut node = nodes.servers[0].client();
     let doctor = || run(nodes.palisade("doctor --legacy orders:*"));
 
-    // A new lock whose name matches is none.
+    // A new lock with a matching name does not count as an old one.
     assert!(node.say("LOCK.ACQUIRE orders:1 me 60000").as_int() > 0);
     assert_eq!(node.say("SET invoices:1 token NX PX 60000"), text("OK"));
     let out = doctor().out();

@@ -239,7 +239,7 @@ fn users_with_the_rules_of_the_documents() {
     for server in &nodes.servers {
         let denied = server.client().say("ACL LOG").as_list();
         let denied: Vec<String> = denied.iter().map(|entry| entry.field("object").as_text()).collect();
-        // A client also sends this command if the server knows it, but does without.
+        // A client also sends this command if the server knows it, but can do without it.
         assert!(denied.iter().all(|what| what == "client|setinfo"), "{denied:?}");
     }
 }
@@ -319,7 +319,7 @@ fn nothing_that_somebody_else_chose_is_obeyed() {
     nodes.servers.clear();
 }
 
-/// Runs every command, with right and wrong arguments, and with every kind of failure. No output has a password.
+/// Runs every command, with right and wrong arguments, and with every kind of failure. No output contains a password.
 #[test]
 fn passwords_are_never_shown() {
     let nodes = Nodes::start(1);

@@ -105,7 +105,8 @@ fn a_majority_that_freezes_during_a_wait() {
         let ended = running.end();
         ended.assert_refused(196, "3 of 5 nodes cannot be asked, and 3 are needed");
         assert!(!ended.err().contains("held by backup"), "{line}: {ended:?}");
-        // A tenth of a second at most; the rest is for a busy machine, on which three programs end at the same moment.
+        // A program is late by a tenth of a second at most. The rest of the limit is for a busy machine, on which three
+        // programs end at the same moment.
         let late = began.elapsed().saturating_sub(WAIT);
         assert!(late < Duration::from_millis(800), "{line}: {late:?} after its time");
     }
@@ -144,7 +145,7 @@ fn a_node_that_loads_its_data_is_waited_for() {
                 std::thread::spawn(move || {
                     let mut asked = [0; 1_024];
                     while let Ok(count @ 1..) = stream.read(&mut asked) {
-                        // Each request is one list.
+                        // Each request is one array, which begins with `*`.
                         let requests = asked[..count].iter().filter(|byte| **byte == b'*').count();
                         let said = b"-LOADING Redis is loading the dataset in memory\r\n".repeat(requests);
                         if stream.write_all(&said).is_err() {

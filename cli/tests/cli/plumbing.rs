@@ -45,7 +45,8 @@ fn the_environment_tells_of_the_lock() {
 #[test]
 fn a_lock_for_a_script() {
     let nodes = Nodes::start(3);
-    // As a coprocess of a script: the lock is released when the script closes the program's input, also by dying.
+    // The program is a coprocess of a script: the lock is released when the script closes the program's input, also by
+    // dying.
     let ended = run_with(nodes.palisade("lock --json k"), b"");
     assert_eq!(ended.code(), Some(0), "{ended:?}");
     let held = ended.json();

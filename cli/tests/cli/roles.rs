@@ -63,7 +63,7 @@ const CHANGES_MUCH: [&str; 8] = [
 ];
 
 /// Does everything that the client can do, with three nodes, as a user made by a line of `palisade acl`: the line for
-/// every version of the servers, and the one for these servers if it differs. Nothing is refused, but every other
+/// every version of the servers, and the one for these servers if it differs. None of that is refused, but every other
 /// command is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_application_can_do_all_that_a_client_does_and_no_more() {
@@ -102,7 +102,7 @@ async fn all_that_a_client_does(nodes: &Nodes) {
     inner.release().await;
     guard.release().await;
     let guard = next.await.unwrap();
-    // The node was healed, with another token.
+    // A node that lost the lock is healed by the next extension.
     wait_until("all nodes have it", || nodes.servers.iter().all(|server| server.info("held") == 1));
     nodes.servers[0].client().say("DEL orders:1");
     wait_until("it is healed", || {

@@ -62,8 +62,8 @@ fn while_the_command_runs() {
     nodes.wait_idle();
 }
 
-/// A stopped command receives no signal but SIGKILL until it is continued, so the program continues it, and it ends by
-/// SIGTERM.
+/// A stopped command receives no signal but SIGKILL until it is continued, so the program continues it, and SIGTERM
+/// ends it.
 #[test]
 fn while_the_command_is_stopped() {
     let nodes = Nodes::start(1);

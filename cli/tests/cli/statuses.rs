@@ -189,7 +189,7 @@ fn the_nodes_refuse_it() {
         let ended = run(palisade_at(&addresses, "guard 1"));
         ended.assert_refused(193, text);
         assert!(ended.err().contains(remedy), "{ended:?}");
-        // Another node that is down may come back, so it is not the reason.
+        // If only one node refuses and the others are down, the refusal is not the reason: the others may come back.
         let mut command = nodes.palisade("info k");
         let (one, _) = addresses.split_once(',').unwrap();
         command.env("PALISADE_NODES", format!("{one},127.0.0.1:1,127.0.0.1:2"));

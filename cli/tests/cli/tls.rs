@@ -148,7 +148,7 @@ fn own_certificate(name: &str) -> PathBuf {
     made.path().join(name)
 }
 
-/// Sets a TLS port in addition to the plain one, but announces the plain one, as a server does that is misconfigured.
+/// Sets a TLS port in addition to the plain one, but announces the plain one, as a misconfigured server does.
 fn announces_plain_ports(setup: Setup) -> Setup {
     let path = |name: &str| own_certificate(name).to_str().unwrap().to_owned();
     let setup = setup.option("tls-port", &free_port().to_string()).option("tls-auth-clients", "no");

@@ -109,7 +109,7 @@ impl State {
         }
     }
 
-    /// Performs an operation that needs no grant of its owner.
+    /// Performs an operation of an owner that has no grant.
     fn without_grant(mut self, op: &Op) -> Option<Self> {
         match op.kind.as_str() {
             "acquire" if self.fits(op) && self.in_order(op.class, op.token) => {
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// Performs an operation that needs a grant of its owner, which is `grant`.
+    /// Performs an operation of an owner that has `grant`.
     fn with_grant(mut self, op: &Op, mut grant: Grant) -> Option<Self> {
         match op.kind.as_str() {
             "acquire" | "extend" | "to shared" => {
