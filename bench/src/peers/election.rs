@@ -24,7 +24,7 @@ use crate::server::Server;
 /// The number of Palisade's nodes; etcd has three.
 const NODES: usize = 5;
 
-/// The time for the next candidate to get in line, and for the observer to learn of the leader.
+/// The time for the next candidate to join the queue, and for the observer to learn of the leader.
 const SETTLED: Duration = Duration::from_millis(500);
 
 /// The delay of each message while a lock is broken; the timers of the links are accurate to a millisecond.
@@ -148,8 +148,8 @@ fn round_trip_of(ports: &[u16]) -> f64 {
     times.value_at_quantile(0.5) as f64 / 1_000.0
 }
 
-/// Waits for a random time of up to a third of the lease, so that a leader is killed at any time after its last
-/// extension.
+/// Waits for [`SETTLED`], and then for a random time of up to a third of the lease, so that a leader is killed at any
+/// time after its last extension.
 async fn some_moment() {
     sleep(SETTLED + Duration::from_secs(TTL_S).mul_f64(rand::rng().random_range(0.0..1.0 / 3.0))).await;
 }
@@ -242,8 +242,8 @@ async fn of_etcd(name: &str, etcd: &Etcd, leaders: usize) -> Times {
     times
 }
 
-/// Measures when a holder behind slow links learns that its lock was broken on all nodes. Returns the table, and the
-/// median milliseconds of a round trip over the links and of the loss.
+/// Measures when a holder behind slow links learns that its lock was broken on all nodes. Returns the table, and two
+/// medians in milliseconds: of a round trip over the links, and of the time until the holder knows.
 async fn broken(ports: &[u16], times: usize) -> (Table, f64, f64) {
     let links: Vec<u16> = ports.iter().map(|&port| SlowLink::to(port, LINK).port()).collect();
     let round_trip = round_trip_of(&links);

@@ -145,7 +145,7 @@ impl Client {
     pub async fn to(ports: &[u16]) -> Result<Self, tonic::transport::Error> {
         let endpoint = |&port: &u16| Endpoint::from_shared(format!("http://127.0.0.1:{port}")).expect("a good address");
         let channel = match ports {
-            // Connected at once: a cluster that is still starting is not reachable yet.
+            // Connects at once, to find out whether the node is reachable: a cluster may still be starting.
             [port] => endpoint(port).connect().await?,
             // Requests go to the ready nodes in turn, as with the crate etcd-client.
             ports => Channel::balance_list(ports.iter().map(endpoint)),
@@ -153,7 +153,7 @@ impl Client {
         Ok(Self { channel: Grpc::new(channel) })
     }
 
-    /// Opens a session: the lease under which locks are taken.
+    /// Opens a session: the lease under which a candidate leads.
     pub async fn session(&mut self) -> Result<i64, Status> {
         self.session_of(LEASE_S).await
     }
@@ -231,8 +231,8 @@ impl Observer {
     }
 }
 
-// The messages of etcd's v3 API that are used here (api/etcdserverpb/rpc.proto, v3lockpb/v3lock.proto,
-// v3electionpb/v3election.proto, api/mvccpb/kv.proto).
+// The messages of etcd's v3 API that are used here (api/etcdserverpb/rpc.proto, v3electionpb/v3election.proto,
+// api/mvccpb/kv.proto).
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct KeepAliveRequest {

@@ -31,7 +31,7 @@ const HOLD_MAX: Duration = Duration::from_millis(100);
 /// millisecond or two.
 const LENGTH_A_WAITER: Duration = Duration::from_millis(4);
 
-/// The longest time of a measurement.
+/// The limit of this least length: with many waiters, it grows only up to here.
 const LENGTH_MAX: Duration = Duration::from_secs(4);
 
 #[derive(clap::Args)]

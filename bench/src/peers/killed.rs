@@ -20,7 +20,7 @@ use crate::results::Table;
 /// The length of a lease: more than the least that ZooKeeper accepts with its defaults, 4 s.
 const TTL: Duration = Duration::from_secs(5);
 
-/// The time for the next client to wait for the lock.
+/// The time for the next client to begin to wait for the lock.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// A client, with the ports of its servers.

@@ -22,7 +22,7 @@ const WAITING: Duration = Duration::from_millis(500);
 /// The time after which every client has tried once. It is used if the server does not show how many clients wait.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// Once the servers use less than this share of a CPU, the clients of a lock without polling are set up.
+/// Once the servers use less than this share of a CPU, all clients of a lock without polling are taken to be waiting.
 const CALM: f64 = 0.3;
 
 /// The longest wait until the servers use less than [`CALM`].

@@ -8,8 +8,8 @@ use super::cluster::Cluster;
 use super::installed::{Installed, Language};
 use super::process::Peer;
 
-/// The time for which a program in Java takes locks before it is measured, without and with waiters: by then the JVM
-/// has compiled what they run.
+/// The time for which a program in Java takes locks before it is measured, without and with waiters. By then, the JVM
+/// has compiled the code.
 const WARM_UP: Duration = Duration::from_secs(4);
 
 /// A lock client in another language.

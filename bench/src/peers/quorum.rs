@@ -24,7 +24,8 @@ const FROZEN_SLICE: Duration = Duration::from_millis(1_500);
 /// The time for a client to find out which nodes do not answer, before it is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// The number of tasks in the throughput plot, and for CPU time at work; all clients are measured with it.
+/// The number of tasks in the plot of throughput, and in the figures of CPU time beside it. All clients can be measured
+/// with it.
 const PLOTTED_TASKS: usize = 64;
 
 /// The number of frozen nodes, of five.
@@ -63,7 +64,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     let mut plots = Vec::new();
     let most = options.nodes.iter().copied().max().unwrap_or(0);
     let nodes: Vec<Server> = (0..most).map(|_| start()).collect();
-    // A new node's tokens do not follow its clock at once, and without that our locks take two rounds.
+    // A new node's tokens do not follow its clock at once, and until they do, our locks take two rounds.
     eprintln!("peers-quorum: until the tokens of new nodes follow their clocks");
     for node in &nodes {
         follows_its_clock(node).await;

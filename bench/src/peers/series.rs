@@ -22,7 +22,7 @@ pub struct Series {
     pub taker: Taker,
     /// The most tasks with which the client is measured: some need a thread for each.
     pub tasks_max: usize,
-    /// The index of the client's cluster; `None` if it uses the nodes of all others.
+    /// The index of the client's cluster; `None` if it uses the same nodes as the others.
     pub on: Option<usize>,
 }
 

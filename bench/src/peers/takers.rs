@@ -57,7 +57,7 @@ pub static CURRENT_THREAD: LazyLock<Runtime> =
 
 /// A client, as an application's process would have one.
 pub enum Taker {
-    /// A client per task, which share their connections; on the runtime of this process, or on [`CURRENT_THREAD`].
+    /// A client per task, all over the same connections; on the runtime of this process, or on [`CURRENT_THREAD`].
     Tasks(Vec<Task>, Flavour),
     /// A blocking client, in threads.
     Threads(Arc<RedLock>),
@@ -207,7 +207,7 @@ impl Task {
     }
 }
 
-/// Returns true if a majority gave the expected answer.
+/// Returns true once a majority has answered without an error.
 async fn ask_majority(nodes: &[MultiplexedConnection], command: Cmd) -> bool {
     let ask = |node: &MultiplexedConnection| {
         let (mut node, command) = (node.clone(), command.clone());

@@ -1,7 +1,7 @@
 //! The number of rounds that permits of a quorum take if as many clients as permits ask at the same moment.
 //!
-//! A node counts the rounds: by MONITOR, one of the five shows which connection sends LOCK.ACQUIRE, and each client has
-//! one connection for that.
+//! Rounds are counted on one of the five nodes: its MONITOR shows which connection sends LOCK.ACQUIRE, and each client
+//! has one connection for that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

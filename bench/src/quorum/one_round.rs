@@ -1,8 +1,9 @@
 //! The number of locks that need only one round, with clients whose clocks differ.
 //!
-//! A lock needs one round if a majority of nodes accepted the token that the client proposed, which is its clock. It
-//! needs a second round if those tokens were behind what a node had issued for that key. Readers of one key need no
-//! order among themselves: as long as somebody reads, a proposal between their tokens is accepted.
+//! A lock needs one round if a majority of nodes accepted the token that the client proposed: the time of its clock, or
+//! more if it has seen larger tokens. It needs a second round if the proposal was behind what nodes had issued for that
+//! key. Readers of one key need no order among themselves: as long as somebody reads, a proposal between their tokens
+//! is accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -200,7 +201,7 @@ async fn run(nodes: &[Server], taken: Taken, rate: u64, skew_ms: u64, length: Du
     Arc::into_inner(seconds).expect("every task has ended")
 }
 
-/// Takes and releases `key`. Returns its token and number of rounds, or `None` if somebody else had it.
+/// Takes and releases `key`. Returns its token and number of rounds, or `None` if the lock was not taken.
 async fn acquire(
     connections: Vec<MultiplexedConnection>,
     key: &str,

@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 
 use crate::server::connect;
 
-/// The time after which a node that accepts no connection counts as dead and is left out.
+/// The time for a node to set up a connection. A node that takes longer counts as dead, and is left out.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// [`RawSets`] through a thread that owns the connections, as in the client, so that the time of the way to that thread
-/// and back is included.
+/// [`RawSets`] through a thread that owns the connections, as in the client, so that the way to that thread and back is
+/// included in the time.
 pub struct RawSetsApart {
     raw: RawSets,
     thread: Handle,

@@ -113,7 +113,7 @@ pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Ta
     (table, Plot { name: "throughput".to_owned(), title: format!("One client, {NODES} nodes"), form })
 }
 
-/// Alternates turns of SET and DEL pairs (`raw`) with turns of `locks`, in `count` tasks, for `length` each in all.
+/// Alternates turns of SET and DEL pairs (`raw`) with turns of `locks`, in `count` tasks, each for `length` in total.
 /// Returns the results of both, and the median of the ratios of their rates within a round.
 pub async fn compare(
     nodes: &[Server],
