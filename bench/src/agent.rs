@@ -84,7 +84,8 @@ impl Drop for Agent {
 enum Taker {
     Client(Client),
     Agent(MultiplexedConnection),
-    /// Takes no locks: sends the agent a PING in place of each request, to show what a process between costs by itself.
+    /// Takes no locks: sends the agent a PING in place of each request, to show what a process in between costs by
+    /// itself.
     Ping(MultiplexedConnection),
 }
 
@@ -173,7 +174,7 @@ async fn latency(mut takers: [Taker; 3], rounds: usize) -> (Table, f64) {
                         None => failed[kind] += 1,
                     }
                 }
-                // Releases that are still running in the background must not count for the other kind.
+                // Releases that are still running in the background must not count for the next kind.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
@@ -206,8 +207,8 @@ async fn latency(mut takers: [Taker; 3], rounds: usize) -> (Table, f64) {
     (table, of(&times[2], 0.5) - of(&times[0], 0.5))
 }
 
-/// Measures many tasks at a time. Returns the tables, and the number of locks that the agent takes per lock of the
-/// client, with 64 tasks.
+/// Measures many tasks at a time. Returns the tables and, with 64 tasks, the number of locks that are taken through the
+/// agent while the client takes one.
 async fn throughput(client: Taker, agent: &Agent, nodes: &[Server], options: &Options) -> ([Table; 2], Option<f64>) {
     let mut table = Table::new("throughput", format!("Taken and given back in a second, {NODES} nodes"))
         .numbers("tasks", "", 0)

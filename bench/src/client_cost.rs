@@ -24,7 +24,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "1,256")]
     tasks: Vec<usize>,
 
-    /// The numbers of the runtime's worker threads; 0 for one that runs on the caller's thread.
+    /// The numbers of the runtime's worker threads; 0 for a runtime that runs on the caller's thread.
     #[arg(long, value_delimiter = ',', default_value = "0,1,2")]
     workers: Vec<usize>,
 

@@ -1,5 +1,5 @@
 //! The cost of answering thousands of clients that one command releases: readers behind a writer. It is compared with
-//! the server's own cost for the same number of clients that wait for a stream or a message. Also compared with
+//! the server's own cost for the same number of clients that wait for a stream or a message. It is also compared with
 //! Redisson's way, whose readers receive a message and then ask.
 //!
 //! All of them use the same connections to one server, in turns. Waiting and cleaning up afterwards are not measured.
@@ -31,7 +31,7 @@ enum Way {
     Stream,
     /// A message, with SUBSCRIBE.
     Message,
-    /// Redisson's pattern: a message tells that the writer is gone, and each reader then asks for the lock.
+    /// Redisson's pattern: a message says that the writer is gone, and each reader then asks for the lock.
     Redisson,
 }
 
@@ -198,7 +198,7 @@ impl Crowd {
         }
     }
 
-    /// Ends all waits, and removes everything that they left behind.
+    /// Reads the answer to the command that released the clients, ends their subscriptions, and deletes the key.
     fn tidy(&mut self, way: Way) {
         self.one.answer();
         if matches!(way, Way::Message | Way::Redisson) {
@@ -221,7 +221,7 @@ impl Crowd {
             self.waiting.iter_mut().for_each(|client| client.skip_lines(1));
         }
         let ms = start.elapsed().as_secs_f64() * 1_000.0;
-        // The figure is exact while the server sleeps.
+        // The CPU time is exact while the server sleeps.
         std::thread::sleep(Duration::from_millis(5));
         let cpu_us = (self.server.cpu_of_main_thread() - cpu).as_secs_f64() * 1_000_000.0 / self.waiting.len() as f64;
         self.tidy(way);

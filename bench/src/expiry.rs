@@ -49,7 +49,7 @@ pub struct Options {
 pub struct BystanderTimes {
     before: Histogram<u64>,
     during: Histogram<u64>,
-    /// Milliseconds from the end of the last lease until the server had removed all of these keys.
+    /// Milliseconds from the end of the last lease until the server had removed all keys.
     lag_ms: f64,
 }
 
@@ -101,7 +101,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
             all.push(seen);
         }
     }
-    // The median, since a single run may be disturbed by other work of the machine.
+    // The median is shown, since a single run may be disturbed by other work of the machine.
     let shown = all.each_ref().map(|all| {
         let middle = |figure: &dyn Fn(&BystanderTimes) -> f64| {
             let figures: Vec<f64> = all.iter().map(figure).collect();
@@ -165,8 +165,8 @@ fn watch(server: &Server, way: &str, count: usize) -> BystanderTimes {
     seen
 }
 
-/// Measures the response times of a bystander, beginning [`BEFORE`] the first lease ends, until the last has ended.
-/// Never sleeps, so that no timer's delay is measured.
+/// Measures the response times of a bystander, from the time [`BEFORE`] ahead of the first lease's end until the last
+/// lease has ended. Never sleeps, so that no timer's delay is measured.
 pub fn bystand(server: &Server, first: Instant) -> BystanderTimes {
     let mut bystander = Raw::connect(server.port());
     bystander.do_not_block();
@@ -194,7 +194,8 @@ fn fill(connection: &mut Raw, way: &str, count: usize, first: Instant) {
     for from in (0..count).step_by(BATCH) {
         let until = count.min(from + BATCH);
         let end = first + SPREAD * from as u32 / count as u32;
-        // At least 1 ms: then filling took too long, and this run is not used.
+        // A ttl is at least 1 ms. If the lease should already have ended, filling took too long, and this run is not
+        // used.
         let ttl = end.saturating_duration_since(Instant::now()).as_millis().max(1).to_string();
         let mut requests = Vec::new();
         for n in from..until {

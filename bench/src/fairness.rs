@@ -4,7 +4,7 @@
 pub fn fairness(turns: &[u64]) -> f64 {
     let (count, sum) = (turns.len() as u64, turns.iter().sum::<u64>());
     let squares: u64 = turns.iter().map(|turns| turns * turns).sum();
-    // Distributed as evenly as possible: some have one more than others.
+    // If turns are distributed as evenly as possible, some clients have one more than others.
     let (each, more) = (sum / count, sum % count);
     let least = more * (each + 1).pow(2) + (count - more) * each.pow(2);
     // Both indices have the same (Σx)² / n. Without turns, nobody was preferred.

@@ -146,7 +146,7 @@ async fn round_trip(server: &Server) -> u64 {
 /// State that all clients of one measurement share.
 struct Shared {
     start: Instant,
-    /// The time of the last release, in nanoseconds since `start`; 0 if before the measurement.
+    /// The time of the last release, in nanoseconds since `start`; 0 if no client has released the lock yet.
     released: AtomicU64,
     measuring: AtomicBool,
     done: AtomicBool,

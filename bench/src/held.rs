@@ -1,8 +1,8 @@
 //! The server's cost of a pair of commands beside few held locks, and beside millions.
 //!
-//! Each pair uses another key, none of which is held: as with a million users, the server finds little of it in its
-//! caches. The same with strings, SET and DEL, shows how much of that is the server's own cost. All servers run at once
-//! and take turns, so that disturbances of the machine affect them alike.
+//! Each pair uses a different key, which is not held, so that the server finds little of what it needs in its caches,
+//! as with a million users. The same pairs with strings, by SET and DEL, show how much of that is the server's own
+//! cost. All servers run at once and take turns, so that disturbances of the machine affect them alike.
 
 use std::path::Path;
 

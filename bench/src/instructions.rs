@@ -35,7 +35,8 @@ pub struct Options {
     #[arg(long)]
     only: Option<String>,
 
-    /// Set this parameter before, as "lock.events yes", to find its cost. Several are set one after the other.
+    /// Set this parameter before counting, for example "lock.events yes", to find its cost. Several are set one after
+    /// the other.
     #[arg(long)]
     set: Vec<String>,
 
@@ -96,7 +97,8 @@ impl Counts {
         options: &Options,
     ) -> Self {
         let mut least: Vec<(&'static str, f64)> = Vec::new();
-        // The floor on servers of its own: beside another module, which may listen, every key event goes to the server.
+        // The module of the floor is only on servers of its own: beside another module, which may listen to key events,
+        // Palisade's module tells the server of every event.
         for (n, has_floor) in (1..=options.servers).flat_map(|n| [(n, true), (n, false)]) {
             let callgrind = Callgrind::start(server, module, has_floor, settings);
             let mut connection = Raw::connect(callgrind.server.port());
@@ -171,7 +173,7 @@ impl Callgrind {
             format!("--callgrind-out-file={}", folder.path().join("out").display()),
             format!("--vgdb-prefix={}", folder.path().join("vgdb").display()),
         ];
-        // Housekeeping as rarely as possible, once a second: it is not part of an operation.
+        // Housekeeping is as rare as possible, once a second, because it is not part of an operation.
         let floor = with_floor(module);
         let floor: Vec<&str> = floor.iter().filter(|_| has_floor).map(String::as_str).collect();
         let settings = [&["--hz", "1"], &floor[..], settings].concat();

@@ -1,4 +1,5 @@
-//! The server's memory per held lock, compared with the same lock as `SET NX PX`, and with an empty value of a module.
+//! The server's memory per held lock, compared with the same lock as `SET NX PX`, and with an empty value of a module;
+//! and its memory per waiting request.
 
 use std::path::Path;
 
@@ -112,7 +113,7 @@ fn fill(server: &Server, way: &str, counts: &[usize]) -> Vec<Taken> {
     let mut held = 0;
     let taken = counts.iter().map(|&count| {
         eprintln!("memory: {count} locks, {way}");
-        // A new connection each time: its buffers go when it does.
+        // A new connection each time: its buffers are freed with it.
         let mut connection = Raw::connect(server.port());
         while held < count {
             let until = count.min(held + BATCH);

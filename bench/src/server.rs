@@ -1,4 +1,4 @@
-//! A server for measurements: it has no persistence and no other work.
+//! A server for measurements: it has no persistence, unless a measurement asks for it, and no other work.
 
 use std::ffi::OsString;
 use std::path::Path;

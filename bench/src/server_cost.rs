@@ -55,7 +55,7 @@ const BUDGETS: [(&str, f64); 4] = [(FLOOR, 1.25), (SCRIPTED, 0.54), (NATIVE[0], 
 const GATE_BUDGETS: [(&str, f64); 2] = [(FENCED_BY_SCRIPT, 0.6), (SET, 2.0)];
 
 /// The largest cost of ACQUIRE and RELEASE while somebody waits for another lock, as a multiple of the cost where
-/// nobody waits. Users that do not use a queue should not pay for it.
+/// nobody waits. Users who do not need a queue should not pay for it.
 const BESIDE_WAITER_MAX: f64 = 1.03;
 
 /// The largest cost of ACQUIRE and RELEASE with the AOF, as a multiple of the cost of the server's own pair of commands
@@ -104,7 +104,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     };
     let mut budget = |series: &[Series], name: &str, peer: &str, aof: &str, limit| {
         let ratio = ratios(series, name, peer).as_deref().map(median);
-        // The figure is not a number if the kernel does not count.
+        // The ratio is not a number if the kernel does not count CPU time.
         if let Some(ratio) = ratio.filter(|ratio| ratio.is_finite()) {
             outcome.budgets.push(Budget::at_most(format!("{name}, server CPU{aof} / {peer}"), ratio, limit));
         }

@@ -25,7 +25,8 @@ const BATCH: usize = 1_000;
 /// seconds, for answers after 5.
 const IDLE: Duration = Duration::from_secs(7);
 
-/// A way to wait. Each waiter has its own connection, except in the last way, where a listener's connection serves all.
+/// A way to wait. Each waiter has its own connection, except in the last way: there, one connection sends all requests,
+/// and a listener's connection serves all waiters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Does not wait: the client has sent one request and received the answer.
@@ -34,7 +35,7 @@ enum Way {
     List,
     /// Waits because a module blocks the client, without keeping anything about it.
     Blocked,
-    /// Waits for a command of a module that keeps nothing about the client.
+    /// Waits for a lock, with LOCK.ACQUIRE.
     Lock,
     /// Waits for a turn, which is announced to a listener.
     Heard,

@@ -15,11 +15,11 @@ pub const PIPELINED: usize = 32;
 const RISING: &str = "1000000000000000";
 
 /// An operation. Its commands contain `{key}` (12 bytes, unique for each operation in a pipeline), `{owner}` and
-/// `{other}` (20 bytes), `{token}` (the last answer of `before`), `{rising}` (a token that the node has not issued yet),
-/// and `{script}` by the names in [`SCRIPTS`].
+/// `{other}` (20 bytes), `{token}` (the last answer of `before`), `{rising}` (a token that the node has not issued
+/// yet), and, for the hash of a script, its name in [`SCRIPTS`] in braces.
 pub struct Workload {
     pub name: &'static str,
-    /// A command that not every server has.
+    /// A command that the operation needs, and that not every server has.
     needs: Option<&'static str>,
     /// Commands that run once, before the measurement.
     before: &'static [&'static str],
@@ -424,7 +424,7 @@ pub struct Pipeline {
 impl Pipeline {
     /// Sends the requests.
     pub fn send(&mut self, connection: &mut Raw) {
-        // A node's tokens follow its clock.
+        // A node's tokens follow its clock, so the present time is a larger token.
         let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
         for place in &self.rising {
             self.bytes[*place..][..RISING.len()].copy_from_slice(clock().to_string().as_bytes());

@@ -72,7 +72,7 @@ extern "C" fn store(ctx: *mut raw::RedisModuleCtx, argv: *mut *mut raw::RedisMod
         if is_held {
             return 0;
         }
-        // SAFETY: the server has passed three arguments after the name; it owns the value from here on.
+        // SAFETY: the server has passed three arguments after the name, and owns the value from here on.
         unsafe {
             let mut len = 0;
             let owner = api!(RedisModule_StringPtrLen(*argv.add(2), &mut len));
