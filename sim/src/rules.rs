@@ -9,33 +9,34 @@ use clap::ValueEnum;
 /// A rule, described by what happens while it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub enum Rule {
-    /// Unequal grants of a majority are raised to the largest, and acknowledged, before the lock is held.
+    /// If a majority grants unequal tokens, they are raised to the largest, and that is acknowledged, before the lock
+    /// is held.
     SecondRound,
-    /// A node that may have forgotten grants grants nothing for a while.
+    /// A node that may have forgotten a grant grants nothing for a while.
     Guard,
     /// The guard lasts as long as the longest lease.
     GuardLength,
-    /// A proposed token, which comes from a client's clock, is issued only if it is above the node's last one.
+    /// A proposed token, which comes from a client's clock, is issued only if it is above the node's last token.
     ProposalAboveLast,
-    /// An answer to an extension counts only if it arrives before the validity until then has ended.
+    /// An answer to an extension counts only if it arrives before the present validity of the lock ends.
     AnswersInTime,
-    /// An answer counts only for the round in which it was asked for.
+    /// An answer counts only for the round in which its question was sent.
     AnswersOfTheirRound,
     /// Every acquisition has an owner of its own.
     OwnerOfItsOwn,
-    /// A majority is one of servers, whatever their names.
+    /// A majority is counted by servers: two names of one server are one vote.
     ServersNotNames,
-    /// Two majorities always meet.
+    /// Any two majorities have a node in common.
     MajoritiesMeet,
     /// Validity is counted from before the first question was sent.
     FromTheSend,
-    /// Validity ends earlier than the leases by what clocks can drift apart.
+    /// Validity ends before the leases do, by as much as clocks can drift apart.
     DriftMargin,
     /// Tokens are issued up to a ceiling that is on the disk, and a later incarnation starts above it.
     Ceiling,
-    /// A node raises a token with LOCK.FENCE even if it is far ahead of the node's clock.
+    /// LOCK.FENCE raises a token even to a value far ahead of the node's clock.
     FenceBeyondTheClock,
-    /// The queue of a lock that ends by itself is served.
+    /// When the lease of a lock ends by itself, its queue is served.
     QueueIsLookedAt,
     /// A token that a client raised far ahead affects no other key.
     FarTokensApart,
@@ -46,23 +47,24 @@ pub enum Rule {
     SlotsGuarded,
     /// A node that gains a slot issues no token for its keys that the slot's former owner can have issued.
     SlotsFloor,
-    /// A round of extension that failed is begun again while there is time.
+    /// A failed round of extensions is repeated while there is time.
     RoundsRepeated,
-    /// The first round that extends a lease begins early enough for others to follow.
+    /// The first round of extensions begins early enough for further rounds to follow.
     RoundsInTime,
-    /// A lock that a majority has taken away is lost, though its lease has not ended.
+    /// A lock is lost once a majority has taken it away, even if its lease has not ended.
     TakenAwayIsLost,
     /// A caller with a time limit asks for the lock again after each refusal, until the limit.
     AsksOn,
-    /// A caller gives up at once if the reason for a refusal does not pass.
+    /// A caller gives up at once if the reason for a refusal will not pass by itself.
     LastingEnds,
     /// A caller pauses between attempts, longer each time.
     BacksOff,
     /// A caller joins the queues again with its old ticket.
     TicketIsKept,
-    /// A caller asks for the permit that nodes showed as free, or reserve for the caller.
+    /// A caller asks for the permit that nodes show as free, or reserve for it.
     ShownIsAskedFor,
-    /// Among the callers of one process that want a lock alone, one asks the nodes and the others wait for their turn.
+    /// Among the callers of one process that want a lock exclusively, one asks the nodes and the others wait for their
+    /// turn.
     OneOfAProcessAsks,
     /// Waiters are served first in, first out.
     FirstInFirstOut,
@@ -70,7 +72,7 @@ pub enum Rule {
     NoBarging,
     /// A waiter whose client is gone leaves the queue, and the next is served.
     DeadHeadPasses,
-    /// The requests of one owner share a place: one grant answers all of them.
+    /// The requests of one owner share a place in the queue: one grant answers all of them.
     OwnersShareAPlace,
     /// A reservation for a waiter whose turn has come lasts only a moment.
     ReservationEnds,
@@ -78,7 +80,7 @@ pub enum Rule {
     GuardEndServes,
     /// A repeated request is answered with the grant that its owner already has.
     RepetitionIsAnswered,
-    /// A client takes a request's wait to be shorter than the node reports, by what their clocks may drift apart
+    /// A client takes a request's wait to be shorter than the node reports, by as much as their clocks may drift apart
     /// meanwhile.
     WaitLessDrift,
     /// Only the holder re-enters a lock.
@@ -97,19 +99,19 @@ pub enum Rule {
     BothLimits,
     /// A reader's token is above those of the writers and permits before it.
     ReadersAboveWriters,
-    /// A reader does not pass a writer that waits, although others read.
+    /// A reader does not pass a writer that waits, even while others read.
     ReadersWaitForWriters,
     /// A grant that joins others is written to the AOF and sent to replicas.
     GrantsAreTold,
     /// A reader becomes a writer only if nobody else reads.
     ConvertsAlone,
-    /// Versions of the set that follow each other differ by one node.
+    /// Consecutive versions of the set differ by one node.
     OneNodeAtATime,
-    /// A node agrees to the next version only when leases of clients with older ones have ended there.
+    /// A node agrees to the next version only after the leases of clients with older versions have ended there.
     LeasesEndFirst,
     /// A node refuses clients whose version of the set is older than its own.
     OlderClientsAreRefused,
-    /// A version is decided once a majority of the one before it has accepted it.
+    /// A version is decided only once a majority of the nodes in the version before it has accepted it.
     MajorityAccepts,
     /// A node that accepts a version issues no token that clients of earlier versions had.
     TokensGoOn,

@@ -13,10 +13,10 @@ pub enum FamilyRule {
     ReadersKeepWritersOut,
     /// A reader's token is above those of the writers and permits before it.
     ReadersAboveWriters,
-    /// A permit's token is above the earlier ones of its number, also while others hold theirs.
+    /// A permit's token is above all earlier tokens of its number, also while others hold permits.
     PermitsAboveTheirNumber,
     /// A reader beside a writer that became a reader has a token above the writer's.
     ReadersAboveConverted,
-    /// A grant counts once all nodes of a majority have a token as large as the largest that one of them issued.
+    /// A grant counts only once every node of a majority has a token as large as the largest that any of them issued.
     RaisedToTheLargest,
 }
