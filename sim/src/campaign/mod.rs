@@ -288,7 +288,7 @@ impl Campaign {
             left.push(watch::guard_left_ms(&slot.socket()).await);
         }
         left.sort_unstable();
-        // All guards of a majority end with that of this node. A cluster needs all its servers.
+        // Once the guard at this position has ended, a majority has no guard. A cluster needs all its servers.
         let needed = if self.world.cluster.is_some() { left.len() - 1 } else { left.len() / 2 };
         let guard_us = left[needed] * 1_000;
         loop {
