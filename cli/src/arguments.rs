@@ -59,10 +59,10 @@ pub enum Command {
     /// Take a lock for a named owner, print its token, and end: only `extend` extends it, and `release` gives it back
     #[command(after_help = exit::TABLE)]
     Acquire(Acquire),
-    /// Give back what `acquire` took for this owner
+    /// Release the lock that `acquire` took for this owner
     #[command(after_help = exit::TABLE)]
     Release(Owner),
-    /// Extend what `acquire` took for this owner, and print its token
+    /// Extend the lock that `acquire` took for this owner, and print its token
     #[command(after_help = exit::TABLE)]
     Extend(Extend),
     /// Run a command while this host leads, end the command before the leadership is lost, and campaign again
@@ -135,8 +135,8 @@ pub enum Command {
     Guard(Guard),
     /// Show a live view of the nodes, their rates, and the most contended locks
     Top(Top),
-    /// Check a set of nodes against what locks on them need. Exit status: 0, all is well; 1, something should be changed;
-    /// 2, locks are not safe, or cannot be had
+    /// Check whether a set of nodes is fit for locks. Exit status: 0, all is well; 1, something should be changed; 2,
+    /// locks are not safe, or cannot be taken
     Doctor {
         /// Also checks that the user may do what this role needs [default: application]
         #[arg(long, value_enum)]
@@ -151,7 +151,8 @@ pub enum Command {
         #[arg(long, value_name = "PATTERN")]
         legacy: Option<String>,
     },
-    /// Print the ACL SETUSER line for a user of this role: for the servers at --nodes, or one that every version takes
+    /// Print the ACL SETUSER line for a user of this role: for the servers at --nodes, or one that every version
+    /// accepts
     Acl {
         /// The role of the user
         #[arg(value_enum)]
@@ -205,7 +206,7 @@ pub struct Gate {
 pub struct TakeArgs {
     /// The lock
     pub key: OsString,
-    /// Holds the lock together with others who say --shared
+    /// Holds the lock together with others who use --shared
     #[arg(long, conflicts_with = "limit")]
     pub shared: bool,
     /// Takes one of K permits in place of the whole lock

@@ -42,7 +42,7 @@ impl<'a> ListenerName<'a> {
     }
 }
 
-/// A note for people: at most 1 KiB of any bytes. An empty note is none.
+/// A note for people: at most 1 KiB of any bytes. An empty note counts as no note.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Note<'a>(&'a [u8]);
 
