@@ -27,7 +27,7 @@ const DAY_US: u64 = 86_400_000_000;
 /// The most times that a FENCE with one token is sent while the node refuses it, for example with NOTYET.
 const REPEATS: usize = 50;
 
-/// 1 January 2113, in seconds since 1970. Clocks count in tokens up to 2^52 microseconds, which is in September 2112.
+/// 1 January 2113, in seconds since 1970. Tokens follow wall clocks up to 2^52 microseconds, in September 2112.
 const YEAR_2113_S: u64 = 4_512_672_000;
 
 /// Raises tokens on one node at a time, and usually restarts the node afterwards.
