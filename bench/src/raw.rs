@@ -1,7 +1,7 @@
 //! Connections without a client library: requests are bytes prepared beforehand, and answers are only counted. The
 //! server is measured, so its client must cost less than it does.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -85,13 +85,27 @@ impl Raw {
 
     /// Waits for one answer. All answers have to be read before [`Self::skip_lines`].
     pub fn answer(&mut self) -> Value {
-        self.parser.parse_value(&mut self.stream).unwrap()
+        self.parser.parse_value(Uninterrupted(&mut self.stream)).unwrap()
     }
 
     /// Sends one request, given as words with spaces between them, and waits for its answer.
     pub fn ask(&mut self, line: &str) -> Value {
         self.send(&request(&line.split(' ').collect::<Vec<_>>()));
         self.answer()
+    }
+}
+
+/// A stream whose reads go on after a signal, such as that of a process that ended.
+struct Uninterrupted<'a>(&'a mut TcpStream);
+
+impl Read for Uninterrupted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
     }
 }
 

@@ -153,7 +153,8 @@ impl Place<'_> {
             _ if how.polls() => tokio::time::sleep(SETTLED).await,
             _ => {
                 let since = Instant::now();
-                while self.cpu_for(SETTLED, on, clients).await.servers >= CALM && since.elapsed() < CALM_MAX {}
+                let is_calm = |cpu: Cpu| cpu.servers.max(cpu.clients) < CALM;
+                while !is_calm(self.cpu_for(SETTLED, on, clients).await) && since.elapsed() < CALM_MAX {}
             }
         }
         self.cpu_for(WAITING, on, clients).await
