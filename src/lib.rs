@@ -79,8 +79,8 @@ fn look_for_commands(ctx: Context<'_>) -> Result<(), String> {
     }
     if CallReply::is_hidden(ctx, c"CONFIG") {
         warn(
-            "rename-command hides CONFIG, through which the module reads the server's settings: it proves nothing at a \
-             start and is guarded each time. Take it out, and forbid the command with ACL rules",
+            "rename-command hides CONFIG, through which the module reads the server's settings: after a crash it cannot \
+             prove that it remembers every grant, and is guarded. Take it out, and forbid the command with ACL rules",
         );
     }
     Ok(())

@@ -218,7 +218,7 @@ pub struct TakeArgs {
     /// A text for people who find the lock held [default: host, process and program]
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
-    /// Time that a node has to answer [default: a tenth of the ttl, at most 50ms]
+    /// Time that a node has to answer [default: adapts to its round trips, from 50ms or a tenth of the ttl]
     #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
     /// Exit status when somebody else holds the lock, in place of 194 and 195; with 0 nothing is printed either
@@ -319,7 +319,7 @@ pub struct Elect {
     /// Leads at most this long at a time [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub max_hold: Option<Duration>,
-    /// Time that a node has to answer [default: a tenth of the ttl, at most 50ms]
+    /// Time that a node has to answer [default: adapts to its round trips, from 50ms or a tenth of the ttl]
     #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
     /// Time between SIGTERM and SIGKILL, when this process no longer leads [default: as much as fits into the ttl, at
@@ -399,7 +399,7 @@ pub struct Agent {
     /// The file with the credentials that Terraform must give, as name:password (TF_HTTP_USERNAME, TF_HTTP_PASSWORD)
     #[arg(long, value_name = "FILE", requires = "http", value_hint = ValueHint::FilePath)]
     pub http_credentials: Option<PathBuf>,
-    /// Time that a node has to answer [default: a tenth of the ttl, at most 50ms]
+    /// Time that a node has to answer [default: adapts to its round trips, from 50ms or a tenth of the ttl]
     #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
     /// Determines what happens to the locks when the agent ends

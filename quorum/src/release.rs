@@ -25,7 +25,7 @@ enum Answer {
     Held(bool),
 }
 
-/// A release in progress. RELEASE goes to every node, also to those that never granted the lock.
+/// A release in progress. RELEASE goes to every node that was asked for the lock, also to those that did not grant it.
 #[derive(Clone, Debug)]
 pub struct Release {
     /// The answer of each node.

@@ -18,7 +18,7 @@ pub struct Counters {
     pub expiries: u64,
     /// Locks broken by an operator with LOCK.BREAK.
     pub breaks: u64,
-    /// EXTENDs by holders, even if the lease already lasted longer.
+    /// Successful LOCK.EXTENDs, even if the lease already lasted longer.
     pub extensions: u64,
     /// Extensions by the node itself, of leases that are kept alive.
     pub renewals: u64,

@@ -100,7 +100,7 @@ pub const KEEPALIVE_MAX_MS: u32 = 2_592_000_000;
 /// node that shares its processor may not run for some tenths of a second now and then.
 pub const KEEPALIVE_TTL_MIN_MS: u32 = 1_000;
 
-/// The most renewals a second that a node accepts with KEEPALIVE. With an AOF they take a quarter of a core (Redis 7.0)
+/// The most renewals a second that a node accepts with KEEPALIVE. With an AOF they take half of a core (Redis 7.0)
 /// and write 13 MB a second. That many come from 33 333 leases of one second, or a million of 30 seconds.
 pub const RENEWALS_A_SECOND_MAX: u64 = 100_000;
 
