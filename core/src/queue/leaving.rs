@@ -179,9 +179,10 @@ impl Queues<'_> {
             return self.waiting.tidy(key);
         };
         let then = now.plus_ms(u32::try_from(ms).unwrap_or(u32::MAX));
-        // Requests that arrive after this can all wait until then, which was checked when they arrived. (A difference
-        // of one millisecond is only the rounding of the time left.)
-        if then > queue.postpone.plus_ms(1) {
+        // Requests that arrive after this can all wait until then, which is checked when they arrive. An earlier end is
+        // that of another guard, and the first one was lifted: whoever arrived between them was not checked. (A
+        // difference of one millisecond is only the rounding of the time left.)
+        if then > queue.postpone.plus_ms(1) || then.plus_ms(1) < queue.postpone {
             queue.postpone = then;
             queue.not_told = Some(Place::default());
         }

@@ -34,6 +34,22 @@ fn the_guard_refuses_who_cannot_outwait_it_and_serves_the_others_after() {
     assert_eq!((granted(&key.settle()), key.queue()), (vec![long], vec![late]));
 }
 
+/// Regression: after a guard was lifted, a shorter one did not refuse the requests that had arrived in between and could
+/// not wait for its end. They got Null when their time was over.
+#[test]
+fn a_guard_after_a_longer_one_that_was_lifted_refuses_who_cannot_outwait_it() {
+    let mut key = Key::new();
+    key.acquire("a", 10_000, 0).unwrap();
+    let long = key.acquire("b", 1_000, 90_000).unwrap().unwrap();
+    key.node.guard_by_operator(Some(60_000), at(0).boot);
+    assert_eq!(key.settle(), []);
+    key.node.guard_by_operator(None, at(0).boot);
+    let short = key.acquire("c", 1_000, 400).unwrap().unwrap();
+    key.node.guard_by_operator(Some(500), at(0).boot);
+    let guarded = Refusal::Guarded { left_ms: 500, cause: Cause::Operator };
+    assert_eq!((key.settle(), key.queue()), (vec![(short, Answer::Refused(guarded))], vec![long]));
+}
+
 #[test]
 fn an_evicted_lock_keeps_its_queue_waiting_until_its_lease_would_have_ended() {
     let mut key = Key::new();
