@@ -3,7 +3,7 @@
 use palisade_core::engine::{Reply, Request};
 use palisade_core::limits::RENEW_AGAIN_MS;
 use palisade_core::request::Owner;
-use palisade_core::{BootTime, Grant, Refusal, Renewal, WaiterId};
+use palisade_core::{BootTime, Grant, Refusal, Renewal, Token, WaiterId};
 
 use crate::clients::{CONNECTIONS, KeptLease, Wish};
 use crate::oracle::{Place, grant_of};
@@ -23,16 +23,24 @@ impl World {
         let now = self.boot;
         let name = name_of(place);
         let (_, grant) = grant_of(&self.locks[&place], owner).expect("it was granted");
-        let (granted, at) = (grant.granted(), (place, owner.to_vec()));
-        let earlier = self.keeping.kept.get(&at).filter(|kept| granted <= kept.since);
+        let (granted, token, at) = (grant.granted(), grant.token(), (place, owner.to_vec()));
+        let earlier = self.keeping.kept.get(&at).filter(|kept| granted <= kept.since && token >= kept.token);
         let until = now.plus_ms(wish.ms).max(earlier.map_or(now, |kept| kept.until));
         let owner = Owner::new(owner).expect("an owner when it came");
-        self.node.keep_alive(key_of(place, &name), owner, wish.ttl, wish.keep, now);
-        let left = self.node.keepalives().of(key_of(place, &name)).and_then(|lock| lock.left_ms(owner, granted, now));
+        self.node.keep_alive(key_of(place, &name), owner, token, wish.ttl, wish.keep, now);
+        let left = self.kept_ms(&at, granted, token);
         assert_eq!(left, Some(until.ms_since(now)), "of {wish:?}, after {earlier:?}");
-        let kept =
-            KeptLease { client: wish.client, ttl_ms: wish.ttl.ms(), since: now, until, again: now, is_moved: false };
+        let (client, ttl_ms) = (wish.client, wish.ttl.ms());
+        let kept = KeptLease { client, ttl_ms, since: now, token, until, again: now, is_moved: false };
         self.keeping.kept.insert(at, kept);
+    }
+
+    /// Returns for how long the node keeps alive the grant of this owner that began at `granted` and has `token`, in
+    /// milliseconds; `None` if it does not.
+    fn kept_ms(&self, (place, owner): &(Place, Vec<u8>), granted: BootTime, token: Token) -> Option<u64> {
+        let owner = Owner::new(owner).expect("an owner when it came");
+        let lock = self.node.keepalives().of(key_of(*place, &name_of(*place)))?;
+        lock.left_ms(owner, granted, token, self.boot)
     }
 
     /// Ends a connection, and with it the requests that wait on it.
@@ -125,7 +133,10 @@ impl World {
     /// lease ends before the time that the holder asked for.
     fn is_to_be_kept(&self, (place, owner): &(Place, Vec<u8>), kept: &KeptLease) -> bool {
         let Some((_, grant)) = self.locks.get(place).and_then(|lock| grant_of(lock, owner)) else { return false };
-        let is_same = !kept.is_moved && !grant.is_expired(self.boot) && grant.granted() <= kept.since;
+        let is_same = !kept.is_moved
+            && !grant.is_expired(self.boot)
+            && grant.granted() <= kept.since
+            && grant.token() >= kept.token;
         is_same && self.keeping.is_open(kept.client) && kept.until.ms_since(grant.deadline()) > 0
     }
 
@@ -133,12 +144,7 @@ impl World {
     pub fn check_kept(&mut self) {
         let mut all = std::mem::take(&mut self.keeping.kept);
         all.retain(|at, kept| {
-            let owner = Owner::new(&at.1).expect("an owner when it came");
-            let left = self
-                .node
-                .keepalives()
-                .of(key_of(at.0, &name_of(at.0)))
-                .and_then(|lock| lock.left_ms(owner, kept.since, self.boot));
+            let left = self.kept_ms(at, kept.since, kept.token);
             assert!(left.is_none_or(|left| left == kept.until.ms_since(self.boot)), "{kept:?}: {left:?}");
             assert!(left.is_some() || !self.is_to_be_kept(at, kept), "{kept:?} was forgotten");
             left.is_some()

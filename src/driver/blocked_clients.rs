@@ -56,8 +56,8 @@ pub fn keep_alive_at_once(
     answer: &Result<AtOnce, Refusal>,
     asker: &Asker,
 ) {
-    if matches!(answer, Ok(AtOnce::Granted(..))) {
-        Keeps::new(ctx.db(), name, request, asker.keepalive).iter().for_each(Keeps::begin);
+    if let Ok(AtOnce::Granted(token, _)) = answer {
+        Keeps::new(ctx.db(), name, request, asker.keepalive).iter().for_each(|keeps| keeps.begin(*token));
     }
 }
 
@@ -77,8 +77,8 @@ pub fn deliver() {
 /// Returns the reply to a waiting client. If it is a grant, its KEEPALIVE begins now.
 fn tell(why: &Reason, answer: Answer) -> Result<Reply, Refusal> {
     let Reason::Waits(form, keeps) = why else { return Ok(Reply::Null) };
-    if let (Answer::Granted { .. }, Some(keeps)) = (&answer, keeps) {
-        keeps.begin();
+    if let (Answer::Granted { token, .. }, Some(keeps)) = (&answer, keeps) {
+        keeps.begin(*token);
     }
     reply(answer, *form)
 }

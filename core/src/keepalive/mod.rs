@@ -12,11 +12,13 @@ use std::sync::Arc;
 
 use self::places::{Places, Share};
 
+use crate::lock::grant::Grant;
 use crate::refusal::Refusal;
 use crate::request::{Owner, Ttl};
 use crate::values::key::Key;
 use crate::values::limits::{KEEPALIVE_BYTES, RENEW_AGAIN_MS, RENEWAL_BYTES, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL};
 use crate::values::time::BootTime;
+use crate::values::token::Token;
 
 /// The id of a connection on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,14 +79,23 @@ impl PartialOrd for Holder {
 struct KeptLease {
     client: ClientId,
     ttl: Ttl,
-    /// The time by which the owner had its grant. A grant that began later is another one, and is not renewed.
+    /// The time by which the owner had its grant, and the token that it had then. A grant that began later, or that has a
+    /// smaller token, is another one, and is not renewed.
     since: BootTime,
+    token: Token,
     /// The time at which the node stops renewing: KEEPALIVE has a limit.
     until: BootTime,
     due: BootTime,
     share: Share,
     /// The departures of the lock and its database (`places.rs`) when the lock was last found in its key.
     seen: u64,
+}
+
+impl KeptLease {
+    /// Returns whether this is the lease of the grant that began at `granted` and has the token `token` now.
+    fn is_of(&self, granted: BootTime, token: Token) -> bool {
+        granted <= self.since && token >= self.token
+    }
 }
 
 /// Returns the renewals in a thousand seconds of a lease of `ttl`. A lease with a long key or owner counts as several,
@@ -117,9 +128,9 @@ impl Renewal {
         Owner::new(&self.holder.owner).expect("an owner when it came")
     }
 
-    /// Returns the time by which the owner had its grant: a grant that began later is another one.
-    pub(crate) fn since(&self) -> BootTime {
-        self.kept.since
+    /// Returns whether this grant of the owner is the one whose lease may have to be renewed.
+    pub(crate) fn is_of(&self, grant: &Grant) -> bool {
+        self.kept.is_of(grant.granted(), grant.token())
     }
 
     /// Returns the new length of a lease that ends at `deadline` if the node renews it at `now`. `None` if the lease
@@ -159,9 +170,9 @@ pub struct KeptLock<'a> {
 
 impl KeptLock<'_> {
     /// Returns the milliseconds for which the node still renews `owner`'s lease, counted from `now`. `None` if it does
-    /// not renew the grant that began at `granted`.
-    pub fn left_ms(&self, owner: Owner<'_>, granted: BootTime, now: BootTime) -> Option<u64> {
-        let kept = self.all.kept.get(&self.holder(owner.bytes())).filter(|kept| granted <= kept.since);
+    /// not renew the grant that began at `granted` and has the token `token`.
+    pub fn left_ms(&self, owner: Owner<'_>, granted: BootTime, token: Token, now: BootTime) -> Option<u64> {
+        let kept = self.all.kept.get(&self.holder(owner.bytes())).filter(|kept| kept.is_of(granted, token));
         kept.map(|kept| kept.until.ms_since(now))
     }
 
@@ -224,10 +235,18 @@ impl KeepAlives {
         if self.places.has_too_many_left() { Some(BootTime::default()) } else { self.due.first().map(|(due, _)| *due) }
     }
 
-    /// Begins to renew the lease of `ttl` with which `owner` was granted the lock of `key` at `now`. If the request is
-    /// repeated over another connection, the lease is bound to that one, and is renewed until the later of both
-    /// KEEPALIVE times.
-    pub(crate) fn keep(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
+    /// Begins to renew the lease of `ttl` with which `owner` has been granted the lock of `key` by `now`, with `token`.
+    /// If the request is repeated over another connection, the lease is bound to that one, and is renewed until the
+    /// later of both KEEPALIVE times.
+    pub(crate) fn keep(
+        &mut self,
+        key: Key<'_>,
+        owner: Owner<'_>,
+        token: Token,
+        ttl: Ttl,
+        keep: KeepAlive,
+        now: BootTime,
+    ) {
         let name = self.places.name(key).unwrap_or_else(|| key.name.into());
         let holder = Arc::new(Holder { db: key.db, name, owner: owner.bytes().into() });
         let mut until = now.plus_ms(keep.ms);
@@ -236,7 +255,7 @@ impl KeepAlives {
         }
         let share = Share { renewals: renewals(ttl, key, owner), bytes: holder.bytes() };
         let seen = self.places.add(&holder, share);
-        let kept = KeptLease { client: keep.client, ttl, since: now, until, due: now, share, seen };
+        let kept = KeptLease { client: keep.client, ttl, since: now, token, until, due: now, share, seen };
         let due = Renewal { holder: Arc::clone(&holder), kept }.due(now.plus_ms(ttl.ms()));
         self.kept.insert(Arc::clone(&holder), KeptLease { due, ..kept });
         self.due.insert((due, holder));
@@ -300,15 +319,15 @@ impl KeepAlives {
         }
     }
 
-    /// Notes that a repeated request of `owner` was answered with a grant that began at `granted`. A lease that is kept
-    /// alive since before that belongs to another grant, whose lock left the key by SWAPDB or RENAME. The node stops
-    /// renewing it.
+    /// Notes that a repeated request of the owner was answered with `grant`. If the lease that is kept alive belongs to
+    /// another grant, whose lock left the key by SWAPDB or RENAME, the node stops renewing it.
     #[inline]
-    pub(crate) fn end_earlier(&mut self, key: Key<'_>, owner: Owner<'_>, granted: BootTime) {
+    pub(crate) fn end_of_another(&mut self, key: Key<'_>, grant: &Grant) {
         if !self.is_empty() {
-            let holder = self.holder(key, owner.bytes());
-            let is_earlier = |holder: &Holder| self.kept.get(holder).is_some_and(|kept| kept.since < granted);
-            if let Some(holder) = holder.filter(is_earlier) {
+            let holder = self.holder(key, grant.owner());
+            let (granted, token) = (grant.granted(), grant.token());
+            let is_other = |holder: &Holder| self.kept.get(holder).is_some_and(|kept| !kept.is_of(granted, token));
+            if let Some(holder) = holder.filter(is_other) {
                 self.remove(&holder);
             }
         }

@@ -41,6 +41,7 @@ use crate::values::limits::{
 };
 use crate::values::prefixes::KeyPrefixes;
 use crate::values::time::BootTime;
+use crate::values::token::Token;
 
 /// An operator's settings that the rules need, read from the server's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,9 +252,18 @@ impl Node {
         &mut self.keepalives
     }
 
-    /// Keeps a lease of `ttl` alive. It belongs to the lock of `key`, which `owner` was granted at `now`.
-    pub fn keep_alive(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
-        self.keepalives.keep(key, owner, ttl, keep, now);
+    /// Keeps a lease of `ttl` alive. It belongs to the lock of `key`, which `owner` has been granted by `now`, with
+    /// `token`.
+    pub fn keep_alive(
+        &mut self,
+        key: Key<'_>,
+        owner: Owner<'_>,
+        token: Token,
+        ttl: Ttl,
+        keep: KeepAlive,
+        now: BootTime,
+    ) {
+        self.keepalives.keep(key, owner, token, ttl, keep, now);
     }
 
     /// Stops renewing this lease, because its key no longer holds the lock.

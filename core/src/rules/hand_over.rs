@@ -113,7 +113,7 @@ fn answer_holders(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> R
         let held_as = (lock.mode(own), grant.token());
         let owner = Owner::new(grant.owner())?;
         let repeated = node.queues().held_by(key, owner, held_as, vouched, now.boot);
-        node.keepalives.end_earlier(key, owner, grant.granted());
+        node.keepalives.end_of_another(key, grant);
         if repeated.is_some_and(|ttl| lock.prolong(own, now.boot, ttl)) {
             return Ok(Some(own));
         }

@@ -12,7 +12,7 @@ use crate::values::time::Now;
 /// released, broken, deleted or renamed.
 pub(crate) fn kept<'a>(held: Option<&'a mut Lock>, renewal: &Renewal, now: Now) -> Option<(&'a mut Lock, GrantId)> {
     let own = live_of(held, renewal.owner(), None, now.boot);
-    own.filter(|(lock, own)| lock.grant(*own).granted() <= renewal.since())
+    own.filter(|(lock, own)| renewal.is_of(lock.grant(*own)))
 }
 
 /// Extends the lease of `renewal`, whose connection is open, if a third of it has passed. This does what
@@ -143,7 +143,7 @@ mod tests {
         keep_alive(&mut node, 2, 1_000, 100);
         assert_eq!(node.keepalives.len(), 1);
         assert_eq!(
-            node.keepalives.of(KEY).and_then(|lock| lock.left_ms(owner("me"), at(0).boot, at(100).boot)),
+            node.keepalives.of(KEY).and_then(|lock| lock.left_ms(owner("me"), at(0).boot, token(7), at(100).boot)),
             Some(59_900),
             "the longer of both"
         );
@@ -177,7 +177,7 @@ mod tests {
         for n in 0..most {
             let key = Key { db: 0, name: &name(n) };
             assert_eq!(node.keepalives.ensure_room(key, owner("me"), ttl(1_000)), Ok(()));
-            node.keep_alive(key, owner("me"), ttl(1_000), keep(1_000), at(0).boot);
+            node.keep_alive(key, owner("me"), token(1), ttl(1_000), keep(1_000), at(0).boot);
         }
         let (first, other) = (Key { db: 0, name: &name(0) }, Key { db: 0, name: &name(most) });
         let room = |node: &Node, key, ms| node.keepalives.ensure_room(key, owner("me"), ttl(ms));
@@ -185,13 +185,13 @@ mod tests {
         assert_eq!(room(&node, other, 30_000), Ok(()), "a longer lease costs less");
         assert_eq!(room(&node, first, 1_000), Ok(()));
         assert_eq!(room(&node, first, 30_000), Ok(()));
-        node.keep_alive(first, owner("me"), ttl(1_000), keep(1_000), at(1).boot);
+        node.keep_alive(first, owner("me"), token(1), ttl(1_000), keep(1_000), at(1).boot);
         assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull), "bound anew it counts once");
-        node.keep_alive(first, owner("me"), ttl(30_000), keep(30_000), at(1).boot);
-        node.keep_alive(other, owner("me"), ttl(1_000), keep(1_000), at(1).boot);
+        node.keep_alive(first, owner("me"), token(1), ttl(30_000), keep(30_000), at(1).boot);
+        node.keep_alive(other, owner("me"), token(1), ttl(1_000), keep(1_000), at(1).boot);
         assert_eq!(room(&node, first, 1_000), Err(Refusal::KeepAliveFull), "it would be renewed more often");
         node.deleted(other, &mine(1), at(1).boot);
-        node.keep_alive(first, owner("me"), ttl(1_000), keep(1_000), at(1).boot);
+        node.keep_alive(first, owner("me"), token(1), ttl(1_000), keep(1_000), at(1).boot);
         assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull), "its lock has left, so it counts as new");
         release(first, Some(&mut mine(1)), &releases("me"), &mut node, at(2));
         assert_eq!(room(&node, other, 1_000), Ok(()));
@@ -212,7 +212,7 @@ mod tests {
             if node.keepalives.ensure_room(key, me, ttl(1_000)).is_err() {
                 break;
             }
-            node.keep_alive(key, me, ttl(1_000), keep, at(0).boot);
+            node.keep_alive(key, me, token(1), ttl(1_000), keep, at(0).boot);
             taken += 1;
         }
         assert_eq!(taken, 8, "of a megabyte, three times a second");
@@ -242,7 +242,7 @@ mod tests {
             let key = Key { db: 0, name: b"k" };
             for n in 0..RENEWALS_A_SECOND_MAX / 3 {
                 let owner_name = format!("o{n}");
-                node.keep_alive(key, owner(&owner_name), ttl(1_000), dear, at(0).boot);
+                node.keep_alive(key, owner(&owner_name), token(1), ttl(1_000), dear, at(0).boot);
             }
             let other = Key { db: 1, name: b"other" };
             let room = |node: &Node| node.keepalives.ensure_room(other, owner("me"), ttl(1_000));
@@ -262,7 +262,7 @@ mod tests {
         let keep = KeepAlive::new(ClientId(1), Some(3_600_000), ttl(60_000)).unwrap();
         let mut lock = exclusive(owner("me"), Note::default(), token(7), at(0).boot, ttl(60_000));
         for db in 0..3 {
-            node.keep_alive(key(db), owner("me"), ttl(60_000), keep, at(0).boot);
+            node.keep_alive(key(db), owner("me"), token(1), ttl(60_000), keep, at(0).boot);
             node.deleted(key(db), &lock, at(1).boot);
             node.deleted(key(db), &lock, at(1).boot);
         }
@@ -273,7 +273,7 @@ mod tests {
         renew(None, &renewals[0], &mut node, at(2)).unwrap();
         renew(Some(&mut lock), &renewals[1], &mut node, at(2)).unwrap();
         let dbs = |node: &Node| {
-            let left_ms = |db| node.keepalives.of(key(db))?.left_ms(owner("me"), at(0).boot, at(2).boot);
+            let left_ms = |db| node.keepalives.of(key(db))?.left_ms(owner("me"), at(0).boot, token(7), at(2).boot);
             (0..3).filter(|db| left_ms(*db).is_some()).collect::<Vec<_>>()
         };
         assert_eq!((dbs(&node), node.keepalives.next_due()), (vec![1, 2], Some(at(20_000).boot)));
@@ -297,8 +297,23 @@ mod tests {
     fn a_lease_is_shown_as_kept_only_of_the_grant_that_is_renewed() {
         let (node, _) = kept(60_000);
         for (granted, left_ms) in [(0, Some(59_990)), (9, None)] {
-            assert_eq!(node.keepalives.of(KEY).unwrap().left_ms(owner("me"), at(granted).boot, at(10).boot), left_ms);
+            assert_eq!(
+                node.keepalives.of(KEY).unwrap().left_ms(owner("me"), at(granted).boot, token(7), at(10).boot),
+                left_ms
+            );
         }
+    }
+
+    /// Regression: RENAME over a kept lock brought an earlier grant of the same owner to the key, and the node renewed it.
+    #[test]
+    fn an_earlier_grant_of_the_owner_is_not_renewed_in_its_place() {
+        let (mut node, mut earlier) = (node(), mine(1));
+        let keep = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
+        let later = token(earlier.first().token().get() + 1);
+        node.keep_alive(KEY, owner("me"), later, ttl(1_000), keep, at(5).boot);
+        let renewal = node.keepalives.take_due(at(400).boot).unwrap();
+        assert!(matches!(renew(Some(&mut earlier), &renewal, &mut node, at(400)), Ok(OnGrant::Unchanged(()))));
+        assert_eq!((node.keepalives.len(), earlier.end()), (0, at(1_000).boot));
     }
 
     /// SWAPDB brings another lock of the same owner to the key. A repeated ACQUIRE then gets that lock's grant, and the
@@ -312,7 +327,7 @@ mod tests {
             acquire(KEY, Some(&mut lock), &again, &mut node, at(10)).unwrap();
             keep_alive(&mut node, 2, 5_000, 10);
             assert_eq!(
-                node.keepalives.of(KEY).unwrap().left_ms(owner("me"), at(granted).boot, at(10).boot),
+                node.keepalives.of(KEY).unwrap().left_ms(owner("me"), at(granted).boot, token(7), at(10).boot),
                 Some(left_ms)
             );
         }
