@@ -20,6 +20,9 @@ use crate::values::limits::{KEEPALIVE_BYTES, RENEW_AGAIN_MS, RENEWAL_BYTES, RENE
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
+/// The most renewals in a thousand seconds.
+const RENEWALS_MAX: u64 = RENEWALS_A_SECOND_MAX * 1_000;
+
 /// The id of a connection on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
@@ -203,7 +206,7 @@ impl KeepAlives {
     /// refused, so it may move to another connection.
     pub fn ensure_room(&self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl) -> Result<(), Refusal> {
         let needed = renewals(ttl, key, owner);
-        let is_full = self.places.renewals() + self.waiting + needed > RENEWALS_A_SECOND_MAX * 1_000;
+        let is_full = self.places.renewals() + self.waiting + needed > RENEWALS_MAX;
         if is_full && needed > self.renewals_of(key, owner) { Err(Refusal::KeepAliveFull) } else { Ok(()) }
     }
 
@@ -261,28 +264,36 @@ impl KeepAlives {
         self.due.insert((due, holder));
     }
 
-    /// Takes the lease whose check has been due longest at `now`. If the locks of too many leases have left their keys
-    /// (DEL, RENAME, ...), takes one of these leases first. The caller checks the lease and reports the result;
-    /// otherwise it is due again soon.
+    /// Takes the lease whose check has been due longest at `now`. If no check is due, but the locks of too many leases
+    /// have left their keys (DEL, RENAME, ...), takes one of these leases. The caller checks the lease and reports the
+    /// result; otherwise it is due again soon.
     pub(crate) fn take_due(&mut self, now: BootTime) -> Option<Renewal> {
-        let left = self.places.take_left(&self.kept);
-        let due = || self.due.first().filter(|(due, _)| *due <= now).map(|(_, holder)| Arc::clone(holder));
-        let holder = left.or_else(due)?;
-        let kept = *self.kept.get(&holder)?;
-        let renewal = Renewal { holder, kept };
+        let due = self.due.first().filter(|(due, _)| *due <= now).map(|(_, holder)| Arc::clone(holder));
+        let holder = due.or_else(|| self.places.take_left(&self.kept))?;
+        let renewal = Renewal { kept: *self.kept.get(&holder)?, holder };
         self.look_at(&renewal, now.plus_ms(RENEW_AGAIN_MS));
         Some(renewal)
     }
 
-    /// Schedules the next check of this lease for the time `due`. The lock was found in its key, so the lease counts
-    /// again towards the node's maximum of renewals.
+    /// Schedules the next check of this lease for the time `due`.
     pub(crate) fn look_at(&mut self, renewal: &Renewal, due: BootTime) {
         if let Some(kept) = self.kept.get_mut(&renewal.holder) {
             self.due.remove(&(kept.due, Arc::clone(&renewal.holder)));
             kept.due = due;
             self.due.insert((due, Arc::clone(&renewal.holder)));
-            self.places.found(&renewal.holder, &mut kept.seen, kept.share);
         }
+    }
+
+    /// Notes that the lock of this lease was found in its key, so that the lease counts towards the node's maximum of
+    /// renewals, again if the lock had left. Returns false if it had, and if there is no room for it any more.
+    pub(crate) fn found(&mut self, renewal: &Renewal) -> bool {
+        let Some(kept) = self.kept.get_mut(&renewal.holder) else { return false };
+        let is_here = self.places.is_here(&renewal.holder, kept.seen);
+        if !is_here && self.places.renewals() + self.waiting + kept.share.renewals > RENEWALS_MAX {
+            return false;
+        }
+        self.places.found(&renewal.holder, &mut kept.seen, kept.share);
+        true
     }
 
     /// Notes that the lock left `key`, by whatever command. Its leases do not count towards the node's maximum of

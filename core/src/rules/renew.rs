@@ -24,6 +24,7 @@ pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: N
         let deadline = lock.grant(own).deadline();
         Some((lock, own, deadline, renewal.ttl(deadline, now.boot)?))
     });
+    let next = next.filter(|_| node.keepalives.found(renewal));
     let Some((lock, own, deadline, ttl)) = next else {
         node.keepalives.end(renewal);
         return Ok(OnGrant::Unchanged(()));
@@ -268,15 +269,49 @@ mod tests {
         }
         // The first two leases are checked now. The lock of one is gone; that of the other has returned.
         assert_eq!(node.keepalives.next_due(), Some(BootTime::default()));
-        let renewals: Vec<_> = std::iter::from_fn(|| node.keepalives.take_due(at(2).boot)).collect();
-        assert_eq!(renewals.iter().map(|renewal| renewal.key().db).collect::<Vec<_>>(), [0, 1]);
-        renew(None, &renewals[0], &mut node, at(2)).unwrap();
-        renew(Some(&mut lock), &renewals[1], &mut node, at(2)).unwrap();
+        for (db, back) in [(0, None), (1, Some(&mut lock))] {
+            let renewal = node.keepalives.take_due(at(2).boot).unwrap();
+            assert_eq!(renewal.key().db, db);
+            renew(back, &renewal, &mut node, at(2)).unwrap();
+        }
+        assert!(node.keepalives.take_due(at(2).boot).is_none());
         let dbs = |node: &Node| {
             let left_ms = |db| node.keepalives.of(key(db))?.left_ms(owner("me"), at(0).boot, token(7), at(2).boot);
             (0..3).filter(|db| left_ms(*db).is_some()).collect::<Vec<_>>()
         };
         assert_eq!((dbs(&node), node.keepalives.next_due()), (vec![1, 2], Some(at(20_000).boot)));
+    }
+
+    /// Regression: the leases of a lock that was renamed away and back were checked before those that were due, and all
+    /// others ended meanwhile.
+    #[test]
+    fn a_lease_that_is_due_is_renewed_before_those_of_locks_that_left_are_checked() {
+        let mut node = node();
+        let name = vec![b'k'; KEEPALIVES_LEFT_BYTES_MAX];
+        let (left, lock) = (Key { db: 1, name: &name }, mine(1));
+        let keep = |ms| KeepAlive::new(ClientId(1), Some(60_000), ttl(ms)).unwrap();
+        node.keep_alive(KEY, owner("me"), token(1), ttl(1_000), keep(1_000), at(0).boot);
+        node.keep_alive(left, owner("me"), token(1), ttl(60_000), keep(60_000), at(0).boot);
+        node.deleted(left, &lock, at(0).boot);
+        let dbs: Vec<_> =
+            std::iter::from_fn(|| node.keepalives.take_due(at(400).boot)).map(|renewal| renewal.key().db).collect();
+        assert_eq!(dbs, [0, 1]);
+    }
+
+    /// Regression: leases whose lock was renamed away did not count, and counted again once it was back. So a client
+    /// had four times the node's maximum of renewals, and leases of others ended.
+    #[test]
+    fn a_lock_that_is_back_is_renewed_only_if_there_is_room() {
+        let (mut node, mut lock) = kept(60_000);
+        node.deleted(KEY, &lock, at(5).boot);
+        let keep = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
+        for n in 0..RENEWALS_A_SECOND_MAX / 3 {
+            let name = n.to_be_bytes();
+            node.keep_alive(Key { db: 1, name: &name }, owner("me"), token(1), ttl(1_000), keep, at(300).boot);
+        }
+        let renewal = node.keepalives.take_due(at(350).boot).unwrap();
+        assert!(matches!(renew(Some(&mut lock), &renewal, &mut node, at(350)), Ok(OnGrant::Unchanged(()))));
+        assert_eq!((node.keepalives.of(KEY).is_none(), lock.end()), (true, at(1_000).boot));
     }
 
     /// A lock is renamed to another key and back, or deleted and loaded again. Its lease counts in the node's maximum

@@ -124,7 +124,7 @@ pub const LISTENER_NAME_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 
 /// The most bytes for leases with KEEPALIVE whose locks left their keys, each counted with [`KEEPALIVE_BYTES`]. Such
 /// leases are kept until their next renewal, which can be 8 hours away, because the lock may return before it. If there
-/// are more, the node checks at once whether the locks have returned.
+/// are more, the node checks whether the locks have returned as soon as no renewal is due.
 pub const KEEPALIVES_LEFT_BYTES_MAX: usize = 1 << 20;
 
 /// The memory that a lease with KEEPALIVE takes beside its key and owner, in bytes: 430 were measured if each has a key of
