@@ -155,9 +155,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
             if program.language == Language::Java {
                 place.kept.insert(*name, peer);
             }
-            if !versions.contains(&version) {
-                versions.push(version);
-            }
+            versions.push(version);
         }
         let (table, of_group) = measure(&mut place, name, title, &subjects, options).await;
         place.kept.clear();

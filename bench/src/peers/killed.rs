@@ -65,7 +65,7 @@ pub async fn run(ports: &[u16], clusters: &[Cluster], installed: &Installed, tim
             let (holder, next, version) =
                 start(subject, installed, &format!("killed-{:016x}-{n}", rand::random::<u64>())).await;
             ready.push((holder, next));
-            versions.extend(version.filter(|version| !versions.contains(version)).into_iter().collect::<Vec<_>>());
+            versions.extend(version);
         }
         let done = join_all(ready.into_iter().map(|(holder, next)| kill(holder, next))).await;
         for (subject, taken) in all.iter_mut().zip(done) {

@@ -21,6 +21,7 @@ mod turns;
 mod waiters;
 mod zookeeper;
 
+use std::collections::HashSet;
 use std::future::Future;
 
 pub use election::Options as ElectionOptions;
@@ -47,11 +48,14 @@ pub async fn election(start: impl Fn() -> Server, options: &ElectionOptions) -> 
     unless_ended(election::run(start, options)).await
 }
 
-/// Runs `run`; ends it and its processes early when this process is asked to end.
-async fn unless_ended<T>(run: impl Future<Output = T>) -> T {
+/// Runs `run`; ends it and its processes early when this process is asked to end. Names each version once.
+async fn unless_ended(run: impl Future<Output = Measured>) -> Measured {
     let mut end = signal(SignalKind::terminate()).unwrap();
     let ended = tokio::select! {
-        done = run => return done,
+        (outcome, versions) = run => {
+            let mut named = HashSet::new();
+            return (outcome, versions.into_iter().filter(|version| named.insert(version.clone())).collect());
+        }
         _ = tokio::signal::ctrl_c() => "Ctrl-C",
         _ = end.recv() => "SIGTERM",
     };

@@ -73,7 +73,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
         let nodes = &nodes[..count];
         let tasks_max = *options.tasks.iter().max().unwrap_or(&1);
         let (mut all, found) = series(nodes, &clusters, &options.installed, tasks_max).await;
-        versions.extend(found.into_iter().filter(|version| !versions.contains(version)).collect::<Vec<_>>());
+        versions.extend(found);
         let state = if count == 1 { "1 node".to_owned() } else { format!("{count} nodes, all well") };
         let place = Place { nodes, clusters: &clusters };
         let done = place.rounds(&mut all, &options.tasks, options.rounds, SLICE, &state).await;
