@@ -60,10 +60,10 @@ impl Reservations {
         std::mem::take(self).turns.len()
     }
 
-    /// Ends the first reservation whose end is over at `now`; returns whether there was one.
-    pub(crate) fn end_one_over(&mut self, now: BootTime) -> bool {
-        let over = self.ends.first().filter(|(until, _)| now > *until).map(|(_, owner)| owner.clone());
-        over.is_some_and(|owner| self.end(&owner))
+    /// Ends the first reservation whose end is over at `now`; returns its owner, if there was one.
+    pub(crate) fn end_one_over(&mut self, now: BootTime) -> Option<Box<[u8]>> {
+        let owner = self.ends.first().filter(|(until, _)| now > *until).map(|(_, owner)| owner.clone())?;
+        self.end(&owner).then_some(owner)
     }
 
     /// Returns the mode that is reserved for `owner`, if one is.
@@ -122,8 +122,11 @@ mod tests {
         assert_eq!(kept.admitted(owner("a"), ANY, &held), Some(permit(1, 3)), "its own does not stand in its way");
         assert_eq!(kept.admitted(owner("c"), Wanted::Exclusive, &held), None);
         assert_eq!(kept.first(), Some((owner("b"), at(10).boot)));
-        assert!(!kept.end_one_over(at(10).boot), "kept through its end");
-        assert!(kept.end_one_over(at(11).boot) && !kept.end_one_over(at(11).boot));
+        assert_eq!(kept.end_one_over(at(10).boot), None, "kept through its end");
+        assert_eq!(
+            (kept.end_one_over(at(11).boot).as_deref(), kept.end_one_over(at(11).boot)),
+            (Some(&b"b"[..]), None)
+        );
         assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(2, 3)));
         assert!(kept.end(b"a") && !kept.end(b"a") && kept.is_empty());
         assert_eq!(kept.admitted(owner("c"), Wanted::Exclusive, &held), Some(Mode::Exclusive));

@@ -66,8 +66,8 @@ pub struct Waiter {
     /// The number of callers that wait behind the request in its client. All requests of one owner have the same
     /// number.
     pub behind: Behind,
-    /// True if the request need not wait for those before it. That is so if, when it arrived, its owner held the lock
-    /// together with others, or had the turn.
+    /// True if the request need not wait for those before it, because its owner held the lock together with others when
+    /// it arrived.
     pub(crate) is_at_hand: bool,
     /// The user in whose share the request's place and bytes count.
     pub(crate) user: UserId,
@@ -175,9 +175,9 @@ impl Queue {
     /// Adds a request at the place of its ticket: behind requests with the same or a smaller ticket, or at the end
     /// without one. If its owner has a request of the same kind already, the new one comes right behind it. So a client
     /// that connects again keeps its place.
-    pub(crate) fn join(&mut self, mut waiter: Waiter, ticket: Option<u64>, arrival: u64) -> Place {
+    pub(crate) fn join(&mut self, waiter: Waiter, ticket: Option<u64>, arrival: u64) -> Place {
         let is_alike = |place: &Place| self.waiters[place].wanted.is_like(waiter.wanted);
-        let place = match (ticket, self.places_of(waiter.owner()).find(is_alike)) {
+        let place = match (ticket, self.places_of(waiter.owner().bytes()).find(is_alike)) {
             (Some(ticket), _) => Place { ticket, arrival, repeat: 0 },
             (None, Some(first)) => Place { repeat: arrival, ..first },
             (None, None) => {
@@ -191,8 +191,8 @@ impl Queue {
         if waiter.at_once {
             self.at_once.insert(place);
         }
-        waiter.is_at_hand |= waiter.want != Want::Turn && self.kept.mode_of(waiter.owner()).is_some();
-        if waiter.is_at_hand {
+        let has_turn = waiter.want != Want::Turn && self.kept.mode_of(waiter.owner()).is_some();
+        if waiter.is_at_hand || has_turn {
             self.at_hand.insert(place);
         }
         self.waiters.insert(place, waiter);
@@ -203,7 +203,7 @@ impl Queue {
     /// that waits for long asks again with newer ones. (The note of a request for the lock itself becomes that of the
     /// grant, so it stays.)
     fn hear_again(&mut self, waiter: &Waiter) {
-        let earlier: Vec<_> = self.places_of(waiter.owner()).collect();
+        let earlier: Vec<_> = self.places_of(waiter.owner().bytes()).collect();
         for (n, place) in earlier.into_iter().enumerate() {
             let Some(before) = self.waiters.get_mut(&place) else { continue };
             if n == 0 {
@@ -230,7 +230,7 @@ impl Queue {
         self.arrivals.remove(&place.arrived());
         self.at_once.remove(&place);
         self.at_hand.remove(&place);
-        if self.places_of(waiter.owner()).next().is_none() {
+        if self.places_of(waiter.owner().bytes()).next().is_none() {
             self.behind -= u64::from(waiter.behind.get());
         }
         if self.waiters.is_empty() {
@@ -242,7 +242,7 @@ impl Queue {
     /// Returns the longest lease that `owner` asks for in `mode`. If `repeated`, only requests that may be repetitions
     /// count.
     pub(crate) fn longest_ttl(&self, owner: Owner<'_>, mode: Mode, repeated: bool) -> Option<Ttl> {
-        let waiters = self.places_of(owner).map(|place| &self.waiters[&place]);
+        let waiters = self.places_of(owner.bytes()).map(|place| &self.waiters[&place]);
         let ttl = |waiter: &Waiter| match waiter.want {
             Want::Lock { ttl, retry, .. } if retry || !repeated => Some(ttl),
             _ => None,
@@ -250,14 +250,14 @@ impl Queue {
         waiters.filter(|waiter| waiter.wanted.is(mode)).filter_map(ttl).max_by_key(|ttl| ttl.ms())
     }
 
-    /// Iterates over the owners of requests that need not wait for those before them (see [`Waiter::is_at_hand`]).
+    /// Iterates over the owners of requests that need not wait for those before them.
     pub(crate) fn owners_at_hand(&self) -> impl Iterator<Item = Owner<'_>> {
         self.at_hand.iter().map(|place| self.waiters[place].owner())
     }
 
     /// Removes and returns the requests of `owner` for which `which` returns true.
     pub(crate) fn leave_all_of(&mut self, owner: Owner<'_>, which: impl Fn(&Waiter) -> bool) -> Vec<Waiter> {
-        let places: Vec<_> = self.places_of(owner).filter(|place| which(&self.waiters[place])).collect();
+        let places: Vec<_> = self.places_of(owner.bytes()).filter(|place| which(&self.waiters[place])).collect();
         places.into_iter().filter_map(|place| self.leave(place)).collect()
     }
 
@@ -298,9 +298,35 @@ impl Queue {
     /// mode need not wait for other requests any longer.
     pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime, since: BootTime) {
         self.kept.keep(owner, mode, until, since);
-        let own: Vec<_> = self.places_of(owner).filter(|place| self.waiters[place].want != Want::Turn).collect();
+        let own: Vec<_> =
+            self.places_of(owner.bytes()).filter(|place| self.waiters[place].want != Want::Turn).collect();
         for place in own {
             self.at_hand.insert(place);
+        }
+    }
+
+    /// Ends the reservation of `owner`; returns whether there was one. Its ACQUIREs wait for those before them again.
+    pub(crate) fn end_turn(&mut self, owner: &[u8]) -> bool {
+        let ended = self.kept.end(owner);
+        if ended {
+            self.wait_again(owner);
+        }
+        ended
+    }
+
+    /// Ends the first reservation whose end is over at `now`; returns whether there was one.
+    pub(crate) fn end_turn_over(&mut self, now: BootTime) -> bool {
+        let owner = self.kept.end_one_over(now);
+        owner.is_some_and(|owner| {
+            self.wait_again(&owner);
+            true
+        })
+    }
+
+    fn wait_again(&mut self, owner: &[u8]) {
+        let own: Vec<_> = self.places_of(owner).filter(|place| !self.waiters[place].is_at_hand).collect();
+        for place in own {
+            self.at_hand.remove(&place);
         }
     }
 
@@ -323,13 +349,13 @@ impl Queue {
 
     /// Returns the ACQUIRE of `owner` in the mode `wanted`, if it has one whose time is not over at `now`.
     pub(crate) fn request_for_lock(&self, owner: Owner<'_>, wanted: Wanted, now: BootTime) -> Option<&Waiter> {
-        let mut own = self.places_of(owner).map(|place| &self.waiters[&place]);
+        let mut own = self.places_of(owner.bytes()).map(|place| &self.waiters[&place]);
         own.find(|waiter| waiter.want != Want::Turn && waiter.wanted == wanted && now <= waiter.until)
     }
 
     /// Returns the number of requests of `owner` in the queue. Counts no further than `enough`.
     pub(crate) fn count_of(&self, owner: Owner<'_>, enough: usize) -> usize {
-        self.places_of(owner).take(enough).count()
+        self.places_of(owner.bytes()).take(enough).count()
     }
 
     /// Iterates over all requests, in the order of service.
@@ -374,8 +400,8 @@ impl Queue {
         }
     }
 
-    fn places_of(&self, owner: Owner<'_>) -> impl Iterator<Item = Place> {
-        let name: Box<[u8]> = owner.bytes().into();
+    fn places_of(&self, owner: &[u8]) -> impl Iterator<Item = Place> {
+        let name: Box<[u8]> = owner.into();
         self.owners
             .range((name.clone(), Place::default())..)
             .take_while(move |(of, _)| *of == name)

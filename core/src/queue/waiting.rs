@@ -310,7 +310,7 @@ impl Waiting {
     }
 
     /// Iterates over the owners of requests that need not wait for those before them: when such a request arrived, its
-    /// owner held the lock together with others, or had the turn. Also over the owner of the next request to be served:
+    /// owner held the lock together with others, or it has the turn. Also over the owner of the next request to be served:
     /// it may hold a lock that came to the key after the request arrived.
     pub(crate) fn owners_at_hand(&self, key: Key<'_>) -> impl Iterator<Item = Owner<'_>> {
         let queue = self.queue(key);
@@ -335,7 +335,7 @@ impl Waiting {
             return;
         }
         self.change_turns(key, |queue| {
-            while queue.kept.end_one_over(now) {
+            while queue.end_turn_over(now) {
                 queue.turn_was_not_used();
             }
         });
@@ -357,7 +357,7 @@ impl Waiting {
 
     /// Ends the reservation of the lock of `key` for `owner`; returns whether there was one.
     pub(super) fn end_turn(&mut self, key: Key<'_>, owner: Owner<'_>) -> bool {
-        self.change_turns(key, |queue| queue.kept.end(owner.bytes())).unwrap_or(false)
+        self.change_turns(key, |queue| queue.end_turn(owner.bytes())).unwrap_or(false)
     }
 
     /// Ends all reservations of the lock of `key`.
