@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use palisade_core::engine::Finding;
 use palisade_core::limits::{KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, NOTE_BYTES_MAX};
 use palisade_core::request::{Known, Ttl};
-use palisade_core::{BootTime, ClientId, KeepAlive, Refusal, Token, WaiterId, Wanted};
+use palisade_core::{BootTime, ClientId, KeepAlive, Refusal, WaiterId, Wanted};
 
 use crate::oracle::{Done, Place};
 
@@ -54,8 +54,7 @@ pub struct Wish {
 pub struct KeptLease {
     pub client: ClientId,
     pub ttl_ms: u32,
-    pub since: BootTime,
-    pub token: Token,
+    pub granted: BootTime,
     pub until: BootTime,
     /// The time at which to retry a renewal that failed.
     pub again: BootTime,

@@ -3,7 +3,7 @@
 use palisade_core::engine::{Reply, Request};
 use palisade_core::limits::RENEW_AGAIN_MS;
 use palisade_core::request::Owner;
-use palisade_core::{BootTime, Grant, Refusal, Renewal, Token, WaiterId};
+use palisade_core::{BootTime, Grant, Refusal, Renewal, WaiterId};
 
 use crate::clients::{CONNECTIONS, KeptLease, Wish};
 use crate::oracle::{Place, grant_of};
@@ -23,24 +23,24 @@ impl World {
         let now = self.boot;
         let name = name_of(place);
         let (_, grant) = grant_of(&self.locks[&place], owner).expect("it was granted");
-        let (granted, token, at) = (grant.granted(), grant.token(), (place, owner.to_vec()));
-        let earlier = self.keeping.kept.get(&at).filter(|kept| granted <= kept.since && token >= kept.token);
+        let (granted, at) = (grant.granted(), (place, owner.to_vec()));
+        let earlier = self.keeping.kept.get(&at).filter(|kept| granted == kept.granted);
         let until = now.plus_ms(wish.ms).max(earlier.map_or(now, |kept| kept.until));
         let owner = Owner::new(owner).expect("an owner when it came");
-        self.node.keep_alive(key_of(place, &name), owner, token, wish.ttl, wish.keep, now);
-        let left = self.kept_ms(&at, granted, token);
+        self.node.keep_alive(key_of(place, &name), owner, granted, wish.ttl, wish.keep, now);
+        let left = self.kept_ms(&at, granted);
         assert_eq!(left, Some(until.ms_since(now)), "of {wish:?}, after {earlier:?}");
         let (client, ttl_ms) = (wish.client, wish.ttl.ms());
-        let kept = KeptLease { client, ttl_ms, since: now, token, until, again: now, is_moved: false };
+        let kept = KeptLease { client, ttl_ms, granted, until, again: now, is_moved: false };
         self.keeping.kept.insert(at, kept);
     }
 
-    /// Returns for how long the node keeps alive the grant of this owner that began at `granted` and has `token`, in
-    /// milliseconds; `None` if it does not.
-    fn kept_ms(&self, (place, owner): &(Place, Vec<u8>), granted: BootTime, token: Token) -> Option<u64> {
+    /// Returns for how long the node keeps alive the grant of this owner that began at `granted`, in milliseconds; `None`
+    /// if it does not.
+    fn kept_ms(&self, (place, owner): &(Place, Vec<u8>), granted: BootTime) -> Option<u64> {
         let owner = Owner::new(owner).expect("an owner when it came");
         let lock = self.node.keepalives().of(key_of(*place, &name_of(*place)))?;
-        lock.left_ms(owner, granted, token, self.boot)
+        lock.left_ms(owner, granted, self.boot)
     }
 
     /// Ends a connection, and with it the requests that wait on it.
@@ -102,7 +102,7 @@ impl World {
         };
         let kept = self.keeping.kept.get(&(place, before.owner().to_vec())).expect("it is kept");
         assert!(kept.client == renewal.client() && self.keeping.is_open(kept.client), "{kept:?}: nobody is there");
-        assert!(before.granted() <= kept.since, "{kept:?} is of an earlier grant than {before:?}");
+        assert_eq!(before.granted(), kept.granted, "{kept:?} is of another grant than {before:?}");
         // The node is sure of a grant if it made the grant after the cause of its guard, or if the cause was a flush
         // that left the grant in place.
         let is_sure = self.node.guard().armed(self.boot).is_none_or(|armed| before.granted() > armed.since);
@@ -133,10 +133,7 @@ impl World {
     /// lease ends before the time that the holder asked for.
     fn is_to_be_kept(&self, (place, owner): &(Place, Vec<u8>), kept: &KeptLease) -> bool {
         let Some((_, grant)) = self.locks.get(place).and_then(|lock| grant_of(lock, owner)) else { return false };
-        let is_same = !kept.is_moved
-            && !grant.is_expired(self.boot)
-            && grant.granted() <= kept.since
-            && grant.token() >= kept.token;
+        let is_same = !kept.is_moved && !grant.is_expired(self.boot) && grant.granted() == kept.granted;
         is_same && self.keeping.is_open(kept.client) && kept.until.ms_since(grant.deadline()) > 0
     }
 
@@ -144,7 +141,7 @@ impl World {
     pub fn check_kept(&mut self) {
         let mut all = std::mem::take(&mut self.keeping.kept);
         all.retain(|at, kept| {
-            let left = self.kept_ms(at, kept.since, kept.token);
+            let left = self.kept_ms(at, kept.granted);
             assert!(left.is_none_or(|left| left == kept.until.ms_since(self.boot)), "{kept:?}: {left:?}");
             assert!(left.is_some() || !self.is_to_be_kept(at, kept), "{kept:?} was forgotten");
             left.is_some()

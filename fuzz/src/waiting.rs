@@ -142,9 +142,9 @@ impl World {
         assert_eq!(was_forbidden, answer == Answer::Refused(Refusal::Forbidden), "{answer:?}");
         let Waits { place, owner, wanted, ttl_ms, since, until, at_once, taken_back, .. } = waits;
         match answer {
-            Answer::Granted { token, number, waited_ms } => {
+            Answer::Granted { token, number, waited_ms, granted } => {
                 let (mode, grant) = grant_of(&self.locks[&place], &owner).expect("it was granted");
-                assert_eq!((grant.token(), mode.number()), (token, number));
+                assert_eq!((grant.token(), mode.number(), grant.granted()), (token, number, granted));
                 assert!(wanted.is(mode) && !grant.is_expired(self.boot));
                 let waited_ms = u32::try_from(waited_ms).expect("no wait is longer");
                 self.check_lasting(

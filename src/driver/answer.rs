@@ -21,7 +21,7 @@ pub fn answer(
             blocked_clients::deliver();
         }
         if asker.keepalive.is_some() {
-            blocked_clients::keep_alive_at_once(ctx, key.name(), request, answer, asker);
+            blocked_clients::keep_alive_at_once(ctx, key, request, answer, asker);
         }
         if touches_queue || asker.keepalive.is_some() {
             timer::arm(ctx);

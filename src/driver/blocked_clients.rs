@@ -8,7 +8,7 @@ use palisade_core::{Answer, BootTime, ClientId, KeepAlive, NewsBody, Refusal, To
 
 use super::parked::{self, Keeps, Reason};
 use super::{listeners, pass};
-use crate::ffi::{BlockedClients, Context, KeyName, Reply};
+use crate::ffi::{BlockedClients, Context, KeyName, LockKey, Reply};
 use crate::{clock, state};
 
 /// All that the answer to a command depends on beside its request: form, KEEPALIVE and listener.
@@ -51,13 +51,15 @@ pub fn block(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, asker: 
 /// Begins a KEEPALIVE if the client of this command is answered with a grant at once.
 pub fn keep_alive_at_once(
     ctx: Context<'_>,
-    name: KeyName<'_>,
+    key: &LockKey<'_>,
     request: &Request<'_>,
     answer: &Result<AtOnce, Refusal>,
     asker: &Asker,
 ) {
-    if let Ok(AtOnce::Granted(token, _)) = answer {
-        Keeps::new(ctx.db(), name, request, asker.keepalive).iter().for_each(|keeps| keeps.begin(*token));
+    let (Ok(AtOnce::Granted(..)), Request::Acquire(ask), Some(lock)) = (answer, request, key.lock()) else { return };
+    if let Some(own) = lock.find(ask.owner) {
+        let keeps = Keeps::new(ctx.db(), key.name(), request, asker.keepalive);
+        keeps.iter().for_each(|keeps| keeps.begin(lock.grant(own).granted()));
     }
 }
 
@@ -77,8 +79,8 @@ pub fn deliver() {
 /// Returns the reply to a waiting client. If it is a grant, its KEEPALIVE begins now.
 fn tell(why: &Reason, answer: Answer) -> Result<Reply, Refusal> {
     let Reason::Waits(form, keeps) = why else { return Ok(Reply::Null) };
-    if let (Answer::Granted { token, .. }, Some(keeps)) = (&answer, keeps) {
-        keeps.begin(*token);
+    if let (Answer::Granted { granted, .. }, Some(keeps)) = (&answer, keeps) {
+        keeps.begin(*granted);
     }
     reply(answer, *form)
 }
@@ -148,7 +150,7 @@ pub fn reply_at_once(answer: &AtOnce, asker: &Asker) -> Reply {
 
 fn reply(answer: Answer, form: Form) -> Result<Reply, Refusal> {
     match answer {
-        Answer::Granted { token, number, waited_ms } => Ok(granted(token, number, waited_ms, form)),
+        Answer::Granted { token, number, waited_ms, .. } => Ok(granted(token, number, waited_ms, form)),
         Answer::Turn(number) => Ok(Reply::Integer(number.into())),
         Answer::Broken(token) => Ok(Reply::Integer(token.get())),
         Answer::TimedOut(want) => Ok(in_vain(want)),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use palisade_core::engine::{Key, Request};
 use palisade_core::request::{Acquire, Form, Owner, Ttl};
-use palisade_core::{ClientId, KeepAlive, Node, Refusal, Token, WaiterId};
+use palisade_core::{BootTime, ClientId, KeepAlive, Node, Refusal, WaiterId};
 
 use super::pass;
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
@@ -54,9 +54,9 @@ impl Keeps {
         }
     }
 
-    /// Begins to keep the lease alive, because its client is being answered with `token`.
-    pub fn begin(&self, token: Token) {
-        self.with(|node, key, owner| node.keep_alive(key, owner, token, self.ttl, self.keepalive, clock::boot_now()));
+    /// Begins to keep the lease alive, because its client is being answered with the grant that began at `granted`.
+    pub fn begin(&self, granted: BootTime) {
+        self.with(|node, key, owner| node.keep_alive(key, owner, granted, self.ttl, self.keepalive, clock::boot_now()));
     }
 
     fn begin_wait(&self) {

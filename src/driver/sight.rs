@@ -50,7 +50,7 @@ pub fn gate_fields(gate: &Gate, now: BootTime) -> Option<Reply> {
 /// the leases of its lock that the node renews. 0 if it does not renew this one.
 pub fn kept_ms(kept: Option<&KeptLock<'_>>, grant: &Grant, now: BootTime) -> u64 {
     let owner = Owner::new(grant.owner()).ok();
-    kept.zip(owner).and_then(|(kept, owner)| kept.left_ms(owner, grant.granted(), grant.token(), now)).unwrap_or(0)
+    kept.zip(owner).and_then(|(kept, owner)| kept.left_ms(owner, grant.granted(), now)).unwrap_or(0)
 }
 
 /// Iterates over the grants of `lock` that hold at `now`, the oldest first.

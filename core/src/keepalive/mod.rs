@@ -18,7 +18,6 @@ use crate::request::{Owner, Ttl};
 use crate::values::key::Key;
 use crate::values::limits::{KEEPALIVE_BYTES, RENEW_AGAIN_MS, RENEWAL_BYTES, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL};
 use crate::values::time::BootTime;
-use crate::values::token::Token;
 
 /// The most renewals in a thousand seconds.
 const RENEWALS_MAX: u64 = RENEWALS_A_SECOND_MAX * 1_000;
@@ -82,23 +81,14 @@ impl PartialOrd for Holder {
 struct KeptLease {
     client: ClientId,
     ttl: Ttl,
-    /// The time by which the owner had its grant, and the token that it had then. A grant that began later, or that has a
-    /// smaller token, is another one, and is not renewed.
-    since: BootTime,
-    token: Token,
+    /// The time at which the grant began. One of the owner that began at another time is another grant, and is not renewed.
+    granted: BootTime,
     /// The time at which the node stops renewing: KEEPALIVE has a limit.
     until: BootTime,
     due: BootTime,
     share: Share,
     /// The departures of the lock and its database (`places.rs`) when the lock was last found in its key.
     seen: u64,
-}
-
-impl KeptLease {
-    /// Returns whether this is the lease of the grant that began at `granted` and has the token `token` now.
-    fn is_of(&self, granted: BootTime, token: Token) -> bool {
-        granted <= self.since && token >= self.token
-    }
 }
 
 /// Returns the renewals in a thousand seconds of a lease of `ttl`. A lease with a long key or owner counts as several,
@@ -133,7 +123,7 @@ impl Renewal {
 
     /// Returns whether this grant of the owner is the one whose lease may have to be renewed.
     pub(crate) fn is_of(&self, grant: &Grant) -> bool {
-        self.kept.is_of(grant.granted(), grant.token())
+        self.kept.granted == grant.granted()
     }
 
     /// Returns the new length of a lease that ends at `deadline` if the node renews it at `now`. `None` if the lease
@@ -173,9 +163,9 @@ pub struct KeptLock<'a> {
 
 impl KeptLock<'_> {
     /// Returns the milliseconds for which the node still renews `owner`'s lease, counted from `now`. `None` if it does
-    /// not renew the grant that began at `granted` and has the token `token`.
-    pub fn left_ms(&self, owner: Owner<'_>, granted: BootTime, token: Token, now: BootTime) -> Option<u64> {
-        let kept = self.all.kept.get(&self.holder(owner.bytes())).filter(|kept| kept.is_of(granted, token));
+    /// not renew the grant that began at `granted`.
+    pub fn left_ms(&self, owner: Owner<'_>, granted: BootTime, now: BootTime) -> Option<u64> {
+        let kept = self.all.kept.get(&self.holder(owner.bytes())).filter(|kept| kept.granted == granted);
         kept.map(|kept| kept.until.ms_since(now))
     }
 
@@ -238,14 +228,14 @@ impl KeepAlives {
         if self.places.has_too_many_left() { Some(BootTime::default()) } else { self.due.first().map(|(due, _)| *due) }
     }
 
-    /// Begins to renew the lease of `ttl` with which `owner` has been granted the lock of `key` by `now`, with `token`.
-    /// If the request is repeated over another connection, the lease is bound to that one, and is renewed until the
-    /// later of both KEEPALIVE times.
+    /// Begins to renew the lease of `ttl` that `owner` has of the lock of `key`, by the grant that began at `granted`. If
+    /// the request is repeated over another connection, the lease is bound to that one, and is renewed until the later
+    /// of both KEEPALIVE times.
     pub(crate) fn keep(
         &mut self,
         key: Key<'_>,
         owner: Owner<'_>,
-        token: Token,
+        granted: BootTime,
         ttl: Ttl,
         keep: KeepAlive,
         now: BootTime,
@@ -258,7 +248,7 @@ impl KeepAlives {
         }
         let share = Share { renewals: renewals(ttl, key, owner), bytes: holder.bytes() };
         let seen = self.places.add(&holder, share);
-        let kept = KeptLease { client: keep.client, ttl, since: now, token, until, due: now, share, seen };
+        let kept = KeptLease { client: keep.client, ttl, granted, until, due: now, share, seen };
         let due = Renewal { holder: Arc::clone(&holder), kept }.due(now.plus_ms(ttl.ms()));
         self.kept.insert(Arc::clone(&holder), KeptLease { due, ..kept });
         self.due.insert((due, holder));
@@ -336,8 +326,7 @@ impl KeepAlives {
     pub(crate) fn end_of_another(&mut self, key: Key<'_>, grant: &Grant) {
         if !self.is_empty() {
             let holder = self.holder(key, grant.owner());
-            let (granted, token) = (grant.granted(), grant.token());
-            let is_other = |holder: &Holder| self.kept.get(holder).is_some_and(|kept| !kept.is_of(granted, token));
+            let is_other = |holder: &Holder| self.kept.get(holder).is_some_and(|kept| kept.granted != grant.granted());
             if let Some(holder) = holder.filter(is_other) {
                 self.remove(&holder);
             }

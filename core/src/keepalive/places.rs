@@ -253,7 +253,7 @@ mod tests {
 
     use super::super::{KeepAlive, KeepAlives, Renewal};
     use super::*;
-    use crate::fixture::{at, owner, token, ttl};
+    use crate::fixture::{at, owner, ttl};
     use crate::keepalive::ClientId;
 
     #[derive(Clone, Debug)]
@@ -303,7 +303,7 @@ mod tests {
                 match step {
                     Step::Keep { db, lock, owner: name } => {
                         let key = Key { db, name: &names[lock] };
-                        keeps.keep(key, owner(OWNERS[name]), token(1), ttl(60_000), keep, at(0).boot);
+                        keeps.keep(key, owner(OWNERS[name]), at(0).boot, ttl(60_000), keep, at(0).boot);
                         expected.insert((db, lock, name), true);
                     }
                     Step::End { db, lock, owner: name } => {

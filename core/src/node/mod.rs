@@ -41,7 +41,6 @@ use crate::values::limits::{
 };
 use crate::values::prefixes::KeyPrefixes;
 use crate::values::time::BootTime;
-use crate::values::token::Token;
 
 /// An operator's settings that the rules need, read from the server's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,18 +251,18 @@ impl Node {
         &mut self.keepalives
     }
 
-    /// Keeps a lease of `ttl` alive. It belongs to the lock of `key`, which `owner` has been granted by `now`, with
-    /// `token`.
+    /// Keeps a lease of `ttl` alive, from `now` on. It belongs to the grant of the lock of `key` to `owner` that began at
+    /// `granted`.
     pub fn keep_alive(
         &mut self,
         key: Key<'_>,
         owner: Owner<'_>,
-        token: Token,
+        granted: BootTime,
         ttl: Ttl,
         keep: KeepAlive,
         now: BootTime,
     ) {
-        self.keepalives.keep(key, owner, token, ttl, keep, now);
+        self.keepalives.keep(key, owner, granted, ttl, keep, now);
     }
 
     /// Stops renewing this lease, because its key no longer holds the lock.

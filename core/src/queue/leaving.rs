@@ -272,7 +272,7 @@ impl Queues<'_> {
         let number = mode.number();
         let since = served.iter().map(|waiter| waiter.since).chain(told).min().unwrap_or(now);
         self.serve(key, served, now, |waiter| match waiter.want {
-            Want::Lock { .. } => Answer::Granted { token, number, waited_ms: now.ms_since(waiter.since) },
+            Want::Lock { .. } => Answer::Granted { token, number, waited_ms: now.ms_since(waiter.since), granted: now },
             Want::Turn => Answer::Turn(number),
         });
         let leaves = !others.is_empty();
@@ -288,15 +288,15 @@ impl Queues<'_> {
         since
     }
 
-    /// Answers all requests of `owner`, which holds the lock of `key` in `mode` with `token`. A LOCK.WAIT in this mode
-    /// gets a turn. An ACQUIRE with RETRY in this mode gets the existing grant; if the node cannot be sure of that
+    /// Answers all requests of `owner`, which holds the lock of `key` in `mode` with `token`, since `granted`. A LOCK.WAIT
+    /// in this mode gets a turn. An ACQUIRE with RETRY in this mode gets the existing grant; if the node cannot be sure of that
     /// grant, `vouched` is the refusal to answer instead. All other requests are refused (`OWNED`). Returns the longest
     /// lease that requests with RETRY ask for, if the node is sure of the grant.
     pub fn held_by(
         &mut self,
         key: Key<'_>,
         owner: Owner<'_>,
-        (mode, token): (Mode, Token),
+        (mode, token, granted): (Mode, Token, BootTime),
         vouched: Result<(), Refusal>,
         now: BootTime,
     ) -> Option<Ttl> {
@@ -313,7 +313,7 @@ impl Queues<'_> {
             (Want::Lock { retry: false, .. }, _) => refused(Refusal::Owned),
             // The caller extends the lease to what the request asks for, counted from now.
             (Want::Lock { .. }, Ok(())) => {
-                (Answer::Granted { token, number, waited_ms: now.ms_since(waiter.since) }, None)
+                (Answer::Granted { token, number, waited_ms: now.ms_since(waiter.since), granted }, None)
             }
             (Want::Lock { .. }, Err(refusal)) => refused(refusal),
         });

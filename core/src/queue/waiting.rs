@@ -34,6 +34,8 @@ pub enum Answer {
         number: u16,
         /// The time waited, in milliseconds, rounded down: the lease began this long after the request arrived.
         waited_ms: u64,
+        /// The time at which the grant began: before this lease, if the owner had the lock already.
+        granted: BootTime,
     },
     /// The owner's turn has come: the lock is free, and reserved for the owner for a short time. The number is that of
     /// the permit; 0 for another mode.

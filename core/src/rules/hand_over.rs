@@ -110,7 +110,7 @@ fn answer_holders(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> R
         let Some(own) = own.filter(|&own| !lock.grant(own).is_expired(now.boot)) else { return Ok(None) };
         let grant = lock.grant(own);
         let vouched = node.ensure_trusted(grant, now.boot);
-        let held_as = (lock.mode(own), grant.token());
+        let held_as = (lock.mode(own), grant.token(), grant.granted());
         let owner = Owner::new(grant.owner())?;
         let repeated = node.queues().held_by(key, owner, held_as, vouched, now.boot);
         node.keepalives.end_of_another(key, grant);

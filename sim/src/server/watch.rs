@@ -142,7 +142,7 @@ impl Watch {
         };
         let waits = self.waits.remove(at);
         Hears::Replied(match told {
-            Some(Told::Granted { token, number, waited_ms }) => {
+            Some(Told::Granted { token, number, waited_ms, .. }) => {
                 Replied::Granted { token: token.get(), number, waited_ms }
             }
             // `Broken` would answer a BREAK that waits. No client in this crate sends one.

@@ -18,7 +18,8 @@ fn a_released_lock_passes_to_the_first_with_a_larger_token_and_a_full_lease() {
     key.now = 30;
     key.release("a");
     let lock = key.lock.clone().unwrap();
-    assert_eq!(key.settle(), [(b, Answer::Granted { token: lock.first().token(), number: 1, waited_ms: 30 })]);
+    let (token, granted_at) = (lock.first().token(), at(30).boot);
+    assert_eq!(key.settle(), [(b, Answer::Granted { token, number: 1, waited_ms: 30, granted: granted_at })]);
     assert!(lock.first().token() > first && lock.first().owner() == b"b" && lock.first().deadline() == at(730).boot);
     assert_eq!(key.queue(), [c]);
     key.now = 731;
@@ -108,7 +109,8 @@ fn the_holder_does_not_wait_for_itself() {
     let token = key.lock.as_ref().unwrap().first().token();
     key.now = 9_500;
     let answers = key.settle();
-    assert!(answers.contains(&(again, Answer::Granted { token, number: 1, waited_ms: 9_500 })), "{answers:?}");
+    let answer = Answer::Granted { token, number: 1, waited_ms: 9_500, granted: at(0).boot };
+    assert!(answers.contains(&(again, answer)), "{answers:?}");
     assert!(answers.contains(&(plain, Answer::Refused(Refusal::Owned))));
     assert!(key.node.waiting.is_empty());
     assert_eq!(key.lock.as_ref().unwrap().first().deadline(), at(10_500).boot, "for as long as it was told");
