@@ -61,7 +61,7 @@ pub fn thread_cpu_us() -> u64 {
 pub fn look_at_wall_clock() {
     let mut wall = WALL.get();
     let before = wall.jump_us().is_some();
-    wall.look(boot_now(), wall_us());
+    wall.update(boot_now(), wall_us());
     match wall.jump_us() {
         Some(ahead_us) if !before => warn(&format!(
             "the wall clock has jumped ahead by {} days. Tokens do not follow it for ten minutes: set it right before",

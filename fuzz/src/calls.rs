@@ -123,7 +123,7 @@ impl World<'_> {
             }
             (Stage::Queued(waiter), Message::Wait { .. }) => {
                 let task = match (heard, id) {
-                    (Received::Told(kept), Some(id)) => waiter.on_told(seat, id, kept, random),
+                    (Received::Told(kept), Some(id)) => waiter.on_turn(seat, id, kept, random),
                     _ if self.hangs => waiter.on_failure(seat, false, 0, now, random),
                     _ => waiter.on_nothing(seat, now, random),
                 };

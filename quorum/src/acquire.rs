@@ -135,7 +135,7 @@ impl Acquire {
         }
         let same = |token: Token| tokens().filter(|&other| other == token).count() >= needed;
         if let Some(token) = tokens().find(|&token| same(token)) {
-            return self.done(token);
+            return self.finish(token);
         }
         if self.target.is_none() && has_majority {
             self.target = tokens().max();
@@ -143,7 +143,7 @@ impl Acquire {
         let mut calls = Vec::new();
         if let Some(target) = self.target {
             if tokens().filter(|&token| token >= target).count() >= needed {
-                return self.done(target);
+                return self.finish(target);
             }
             for (node, seat) in self.seats.iter_mut().enumerate() {
                 if let State::Granted(token) = seat.state
@@ -157,7 +157,7 @@ impl Acquire {
         Progress::Goes(calls)
     }
 
-    fn done(&self, token: Token) -> Progress {
+    fn finish(&self, token: Token) -> Progress {
         let until = valid_until(self.start, self.ttl_ms);
         // A node that was asked to raise its token has at least its earlier token. `Held` asks it again.
         let raising = |seat: &Seat| matches!(seat.state, State::Raising(_));

@@ -108,7 +108,7 @@ impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
 
     /// Draws the travel time of a message in microseconds. `None` if the message is lost; some messages are up to
     /// `late_us` late.
-    pub fn takes(&mut self, late_us: u64) -> Option<u64> {
+    pub fn draw_delay(&mut self, late_us: u64) -> Option<u64> {
         match self.below(100) {
             0..3 => None,
             3..8 => Some(self.below(late_us)),

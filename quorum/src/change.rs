@@ -25,7 +25,7 @@ pub struct Change {
 
 /// A request to every member of the present version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum TellMember {
+pub enum MemberRequest {
     /// Promise to ignore attempts with smaller ballots.
     Promise {
         /// The version that is to be decided.
@@ -46,7 +46,7 @@ pub enum TellMember {
     },
 }
 
-/// A member's answer to [`TellMember`].
+/// A member's answer to [`MemberRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberSays {
     /// The member promises, and says what it accepted before.
@@ -67,7 +67,7 @@ pub enum MemberSays {
 pub enum ChangeProgress {
     /// More members have to answer.
     Goes,
-    /// A majority promised. The caller now sends [`Change::tell`], which has changed, to all members.
+    /// A majority promised. The caller now sends [`Change::request`], which has changed, to all members.
     Accepts,
     /// The next version is decided. The caller sends it to every node of both versions.
     Decided(Members),
@@ -76,26 +76,26 @@ pub enum ChangeProgress {
 }
 
 impl Change {
-    /// Begins an attempt to decide the list `wants` as the version after `base`. The caller sends [`Change::tell`] to
-    /// all members of `base`.
+    /// Begins an attempt to decide the list `wants` as the version after `base`. The caller sends [`Change::request`]
+    /// to all members of `base`.
     pub fn begin(base: Members, ballot: Ballot, wants: Vec<Member>) -> Self {
         let (yes, no) = (vec![None; base.list.len()], vec![false; base.list.len()]);
         Self { base, ballot, list: wants, earlier: None, is_accepting: false, floor: 0, yes, no }
     }
 
     /// Returns what the caller has to send to all members of the present version now.
-    pub fn tell(&self) -> TellMember {
+    pub fn request(&self) -> MemberRequest {
         let (version, ballot) = (self.next_version(), self.ballot);
         match self.is_accepting {
-            false => TellMember::Promise { version, ballot },
-            true => TellMember::Accept { version, ballot, list: self.list.clone(), floor: self.floor },
+            false => MemberRequest::Promise { version, ballot },
+            true => MemberRequest::Accept { version, ballot, list: self.list.clone(), floor: self.floor },
         }
     }
 
     /// Handles the answer `says` to the request `told`. It came from the server `id`, which is number `member` in the
     /// list.
-    pub fn on_answer(&mut self, member: usize, id: u128, told: &TellMember, says: MemberSays) -> ChangeProgress {
-        if *told != self.tell() {
+    pub fn on_answer(&mut self, member: usize, id: u128, told: &MemberRequest, says: MemberSays) -> ChangeProgress {
+        if *told != self.request() {
             return ChangeProgress::Goes;
         }
         // Version 0 lists no ids, so any server counts there, by the id that it reports.
@@ -207,13 +207,13 @@ mod tests {
     fn a_majority_promises_then_accepts() {
         let base = Members { version: 3, list: list(&[1, 2, 3]) };
         let mut change = Change::begin(base, 7, list(&[1, 2, 3, 4]));
-        let promise = change.tell();
-        assert_eq!(promise, TellMember::Promise { version: 4, ballot: 7 });
+        let promise = change.request();
+        assert_eq!(promise, MemberRequest::Promise { version: 4, ballot: 7 });
         assert_eq!(change.on_answer(0, 1, &promise, promised(None, 50)), Goes);
         assert_eq!(change.on_answer(1, 1, &promise, promised(None, 50)), Goes, "not that member");
         assert_eq!(change.on_answer(2, 3, &promise, promised(None, 60)), Accepts);
-        let accept = change.tell();
-        assert_eq!(accept, TellMember::Accept { version: 4, ballot: 7, list: list(&[1, 2, 3, 4]), floor: 60 });
+        let accept = change.request();
+        assert_eq!(accept, MemberRequest::Accept { version: 4, ballot: 7, list: list(&[1, 2, 3, 4]), floor: 60 });
         assert_eq!(change.on_answer(1, 2, &promise, promised(Some((6, &[1, 2])), 99)), Goes, "too late to matter");
         assert_eq!(change.on_answer(0, 1, &accept, MemberSays::Accepted), Goes);
         assert_eq!(change.on_answer(0, 1, &accept, MemberSays::Accepted), Goes, "said twice");
@@ -225,17 +225,19 @@ mod tests {
     fn what_may_be_decided_already_is_completed() {
         let base = Members { version: 3, list: list(&[1, 2, 3]) };
         let mut change = Change::begin(base, 7, list(&[1, 2]));
-        let promise = change.tell();
+        let promise = change.request();
         assert_eq!(change.on_answer(0, 1, &promise, promised(Some((5, &[1, 2, 3, 4])), 0)), Goes);
         assert_eq!(change.on_answer(1, 2, &promise, promised(Some((3, &[1, 2, 3, 5])), 0)), Accepts);
-        assert!(matches!(change.tell(), TellMember::Accept { list: accepts, .. } if accepts == list(&[1, 2, 3, 4])));
+        assert!(
+            matches!(change.request(), MemberRequest::Accept { list: accepts, .. } if accepts == list(&[1, 2, 3, 4]))
+        );
     }
 
     #[test]
     fn without_a_majority_it_ends() {
         let base = Members { version: 0, list: list(&[1, 2, 3]) };
         let mut change = Change::begin(base, 7, list(&[1, 2, 3]));
-        let promise = change.tell();
+        let promise = change.request();
         assert_eq!(change.on_answer(0, 1, &promise, MemberSays::No), Goes);
         assert_eq!(change.on_answer(2, 1, &promise, promised(None, 0)), Goes);
         assert_eq!(change.on_answer(1, 1, &promise, promised(None, 0)), Impossible, "one server under two names");

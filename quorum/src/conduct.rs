@@ -91,7 +91,7 @@ impl Conduct {
                 Some("it asks before its turn in its process")
             }
             Task::Ask { wanted: Wanted::Permit { number, .. }, .. }
-                if self.chooses() && shown.is_some() && number != shown =>
+                if self.may_choose() && shown.is_some() && number != shown =>
             {
                 Some("it asks for another permit than the one that nodes showed")
             }
@@ -115,7 +115,7 @@ impl Conduct {
         matches!(self.refused, Some(Refused::Lasting | Refused::TooFewNodes { is_lasting: true }))
     }
 
-    fn chooses(&self) -> bool {
+    fn may_choose(&self) -> bool {
         self.nodes > 1 && matches!(self.wanted, Wanted::Permit { number: None, .. })
     }
 }

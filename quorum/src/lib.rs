@@ -114,7 +114,7 @@ mod waiter;
 pub use acquire::{Acquire, Progress};
 pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
 pub use breaking::{Breaking, ShownTokens};
-pub use change::{Change, ChangeProgress, MemberSays, Path, TellMember, step_towards};
+pub use change::{Change, ChangeProgress, MemberRequest, MemberSays, Path, step_towards};
 pub use choice::{Choice, ChoiceProgress, first, free};
 #[doc(hidden)]
 pub use conduct::Conduct;

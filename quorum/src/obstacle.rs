@@ -43,7 +43,7 @@ pub(super) fn obstacle(outs: &[Option<Out>], open: usize) -> Option<Obstacle> {
     } else if failed + open > spare {
         None
     } else if failed + guarded > spare {
-        Some(Obstacle::Guarded { left_ms: serves_in_ms(outs, failed) })
+        Some(Obstacle::Guarded { left_ms: open_in_ms(outs, failed) })
     } else if failed + guarded + open > spare {
         None
     } else if outs.contains(&Some(Out::Contended)) {
@@ -55,7 +55,7 @@ pub(super) fn obstacle(outs: &[Option<Out>], open: usize) -> Option<Obstacle> {
 }
 
 /// Returns the time until enough guards are over that a majority of the nodes is not guarded, in milliseconds.
-fn serves_in_ms(outs: &[Option<Out>], failed: usize) -> u64 {
+fn open_in_ms(outs: &[Option<Out>], failed: usize) -> u64 {
     let guarded_ms = |out: &Out| if let Out::Guarded { ms } = out { Some(*ms) } else { None };
     let mut guarded: Vec<u64> = outs.iter().flatten().filter_map(guarded_ms).collect();
     guarded.sort_unstable();

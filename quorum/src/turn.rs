@@ -59,7 +59,7 @@ impl Turn {
             None => {}
         }
         let needed = majority(self.votes.len());
-        let votes = self.kept().count();
+        let votes = self.reservations().count();
         let open = self.votes.iter().filter(|vote| **vote == Vote::Open).count();
         if votes >= needed {
             TurnProgress::Free
@@ -71,7 +71,7 @@ impl Turn {
     }
 
     /// Returns the permit numbers that servers reserve for the owner, one for each server.
-    fn kept(&self) -> impl Iterator<Item = u16> {
+    fn reservations(&self) -> impl Iterator<Item = u16> {
         let is = |vote: &Vote, id| matches!(vote, Vote::Free(other, _) if *other == id);
         let first = move |(node, vote): (usize, &Vote)| match *vote {
             Vote::Free(id, number) if !self.votes[..node].iter().any(|vote| is(vote, id)) => Some(number),
@@ -84,7 +84,7 @@ impl Turn {
     /// the most, `random` decides, so that two clients with the same answers ask for different ones.
     pub fn number(&self, random: u64) -> Option<u16> {
         let mut counts = BTreeMap::<u16, usize>::new();
-        self.kept().for_each(|number| *counts.entry(number).or_default() += 1);
+        self.reservations().for_each(|number| *counts.entry(number).or_default() += 1);
         most(&counts, random)
     }
 }

@@ -70,7 +70,7 @@ impl Waiter {
 
     /// Notes that `node`, which is the server `id`, says that it is the request's turn, and reserves this permit
     /// number.
-    pub fn on_told(&mut self, node: usize, id: NodeId, number: u16, random: u64) -> WaitTask {
+    pub fn on_turn(&mut self, node: usize, id: NodeId, number: u16, random: u64) -> WaitTask {
         self.after(node, Some((id, number)), random)
     }
 
@@ -118,7 +118,7 @@ mod tests {
     use crate::fixture::ms;
 
     fn told(waiter: &mut Waiter, node: usize, number: u16) -> WaitTask {
-        waiter.on_told(node, NodeId(node as u128), number, 0)
+        waiter.on_turn(node, NodeId(node as u128), number, 0)
     }
 
     #[test]

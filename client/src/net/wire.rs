@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use palisade_quorum::{
-    Answer, Ask, Members, Mode, NodeId, Permit, TellMember, Token, members_from_text, members_to_text,
+    Answer, Ask, MemberRequest, Members, Mode, NodeId, Permit, Token, members_from_text, members_to_text,
 };
 use redis::{Cmd, Value, cmd};
 
@@ -78,11 +78,11 @@ pub fn join(version: u64) -> Cmd {
 }
 
 /// Returns the command that sends a member this request about the next version of the set.
-pub fn tell_member(told: &TellMember) -> Cmd {
+pub fn tell_member(told: &MemberRequest) -> Cmd {
     let mut command = cmd("LOCK.SETMEMBERS");
     match told {
-        TellMember::Promise { version, ballot } => command.arg(version).arg("PROMISE").arg(format!("{ballot:032x}")),
-        TellMember::Accept { version, ballot, list, floor } => {
+        MemberRequest::Promise { version, ballot } => command.arg(version).arg("PROMISE").arg(format!("{ballot:032x}")),
+        MemberRequest::Accept { version, ballot, list, floor } => {
             command.arg(version).arg("ACCEPT").arg(format!("{ballot:032x}"));
             command.arg("MEMBERS").arg(members_to_text(list)).arg("FLOOR").arg(floor)
         }

@@ -60,7 +60,7 @@ impl Request<'_> {
         let (now, random) = (clock::boot_now(), rand::random());
         let kept = reply.as_ref().ok().and_then(wire::kept_number);
         match (reply, id.zip(kept)) {
-            (Ok(_), Some((id, number))) => waiter.on_told(node, id, number, random),
+            (Ok(_), Some((id, number))) => waiter.on_turn(node, id, number, random),
             (Ok(_), None) => waiter.on_nothing(node, now, random),
             (Err(why), _) => {
                 let waits = self.nodes.list[node].waits_heard(&self.lease.key);

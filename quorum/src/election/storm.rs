@@ -286,7 +286,7 @@ impl World {
     fn send(&mut self, sent: u64, name: usize, owner: Owner, says: impl Fn() -> Order, request: u64) {
         let times = if self.agenda.below(20) == 0 { 2 } else { 1 };
         for _ in 0..times {
-            if let Some(takes) = self.agenda.takes(LATE_US) {
+            if let Some(takes) = self.agenda.draw_delay(LATE_US) {
                 self.agenda.at(sent + takes, Event::AtNode { name, owner, says: says(), request });
             }
         }
@@ -330,7 +330,7 @@ impl World {
                 } else {
                     NoteAnswer::NotHeld
                 };
-                if let Some(takes) = self.agenda.takes(LATE_US) {
+                if let Some(takes) = self.agenda.draw_delay(LATE_US) {
                     self.agenda.at(self.agenda.now + takes, Event::Notes { name, owner, id, has });
                 }
                 return;
@@ -347,7 +347,7 @@ impl World {
                 answer
             }
         };
-        if let Some(takes) = self.agenda.takes(LATE_US) {
+        if let Some(takes) = self.agenda.draw_delay(LATE_US) {
             self.agenda.at(self.agenda.now + takes, Event::Answers { name, request, answer: Some((id, answer)) });
         }
     }
@@ -399,7 +399,7 @@ impl World {
         let request = self.agenda.number();
         let it = &mut self.watchers[observer];
         it.asks[name] = (request, BootTime::from_us(it.clock.at(self.agenda.now)));
-        if let Some(takes) = self.agenda.takes(LATE_US) {
+        if let Some(takes) = self.agenda.draw_delay(LATE_US) {
             self.agenda.at(self.agenda.now + takes, Event::Looked { observer, name, request });
         }
         // The observer asks again in any case; a watch that has no answer by then is given up.
@@ -437,7 +437,7 @@ impl World {
             }
         };
         let id = NodeId(if self.wrong == Some(Wrong::CountsNames) { name } else { self.names[name] } as u128);
-        if let Some(takes) = self.agenda.takes(LATE_US) {
+        if let Some(takes) = self.agenda.draw_delay(LATE_US) {
             self.agenda.at(self.agenda.now + takes, Event::Seen { observer, name, request, id, says });
         }
     }

@@ -125,7 +125,7 @@ impl Held {
         }
         // Answers that are still to come were sent before this one, so they do not count.
         self.round.open[node] = false;
-        self.lacks(node, now);
+        self.on_lacking(node, now);
         vec![]
     }
 
@@ -160,7 +160,7 @@ impl Held {
     }
 
     /// Notes that `node` does not have the lock. If its lease had not ended, the lock was taken away there.
-    fn lacks(&mut self, node: usize, now: BootTime) {
+    fn on_lacking(&mut self, node: usize, now: BootTime) {
         let member = &mut self.members[node];
         // The answer to a raise still decides about the round if the node also refused to extend.
         member.grant = match member.grant {
@@ -244,7 +244,7 @@ impl Held {
                     return self.on_extended(node, id, answer, now);
                 }
                 if answer == Answer::No {
-                    self.lacks(node, now);
+                    self.on_lacking(node, now);
                 }
                 vec![]
             }
@@ -318,7 +318,7 @@ impl Held {
                 if !took_part || now >= self.valid_until {
                     return vec![];
                 }
-                self.lacks(node, now);
+                self.on_lacking(node, now);
                 let is_taken = self.members[node].is_taken_lately(self.ttl_ms, now);
                 if is_taken { vec![] } else { vec![Call::now(node, self.heal())] }
             }
@@ -417,7 +417,7 @@ impl Held {
             Answer::Token(token) => self.on_token(node, id, token, now),
             Answer::No => {
                 if member.acked().is_some() {
-                    self.lacks(node, now);
+                    self.on_lacking(node, now);
                 }
                 vec![]
             }

@@ -174,14 +174,14 @@ impl Keeper {
         {
             self.plan_at(planned);
         }
-        self.go_on(vec![], now, random)
+        self.proceed(vec![], now, random)
     }
 
     /// Makes the owner a reader. [`News::Shared`] follows when a majority has converted the grant.
     pub fn share(&mut self, now: BootTime, random: u64) -> Work {
         self.is_sharing = true;
         let calls = self.held.share();
-        self.go_on(calls, now, random)
+        self.proceed(calls, now, random)
     }
 
     /// Moves to another version of the set, with the servers `ids`. A round begins at once if the lock is extended in
@@ -192,7 +192,7 @@ impl Keeper {
         let extends = self.auto.is_some() && !self.is_session_over;
         let mut work = match extends || self.is_awaited {
             true => self.begin_round(self.ttl_ms(), now, random),
-            false => self.go_on(vec![], now, random),
+            false => self.proceed(vec![], now, random),
         };
         if !self.is_lost {
             work.calls.extend(shares);
@@ -220,21 +220,21 @@ impl Keeper {
     ) -> Work {
         let before = self.held.outcome();
         let calls = self.held.on_answer(round, call.node, id, call.ask, answer, now);
-        self.go_on_from(before, calls, now, random)
+        self.proceed_from(before, calls, now, random)
     }
 
     /// Notes that a check of `node`, which is the server `id`, showed that it does not have `token`.
     pub fn on_missing(&mut self, node: usize, id: Option<NodeId>, token: Token, now: BootTime, random: u64) -> Work {
         let before = self.held.outcome();
         let calls = self.held.on_missing(node, id, token, now);
-        self.go_on_from(before, calls, now, random)
+        self.proceed_from(before, calls, now, random)
     }
 
     /// Handles the time `now`: begins a round if one is due, and notices the end of the lease.
     pub fn on_wake(&mut self, now: BootTime, random: u64) -> Work {
         match self.next {
             Some(next) if next <= now => self.begin_round(self.ttl_ms(), now, random),
-            _ => self.go_on(vec![], now, random),
+            _ => self.proceed(vec![], now, random),
         }
     }
 
@@ -242,20 +242,20 @@ impl Keeper {
 
     fn begin_round(&mut self, ttl_ms: u32, now: BootTime, random: u64) -> Work {
         if self.is_over(now) {
-            return self.go_on(vec![], now, random);
+            return self.proceed(vec![], now, random);
         }
         if self.is_extending() {
             // A round is in progress, and ends within the time that a node has to answer. If each planned round
             // replaced it, none might ever end.
             self.plan(self.again_us(now), now, random);
-            return self.go_on(vec![], now, random);
+            return self.proceed(vec![], now, random);
         }
         let calls = self.held.extend(ttl_ms, now);
         if ttl_ms >= self.ttl_ms() {
             self.plan_round(BootTime::MAX, now, random);
         }
         // If too few nodes have the lock to begin with, the round has failed already, and the result says so.
-        Work { begins: true, ..self.go_on_from(None, calls, now, random) }
+        Work { begins: true, ..self.proceed_from(None, calls, now, random) }
     }
 
     /// Returns whether a round is in progress.
@@ -263,13 +263,13 @@ impl Keeper {
         self.held.outcome().is_none()
     }
 
-    fn go_on(&mut self, calls: Vec<Call>, now: BootTime, random: u64) -> Work {
-        self.go_on_from(self.held.outcome(), calls, now, random)
+    fn proceed(&mut self, calls: Vec<Call>, now: BootTime, random: u64) -> Work {
+        self.proceed_from(self.held.outcome(), calls, now, random)
     }
 
     /// Returns the work that follows from what has just happened. If the outcome of the round is no longer `before`,
     /// the work contains news of it.
-    fn go_on_from(&mut self, before: Option<bool>, calls: Vec<Call>, now: BootTime, random: u64) -> Work {
+    fn proceed_from(&mut self, before: Option<bool>, calls: Vec<Call>, now: BootTime, random: u64) -> Work {
         if self.is_lost {
             return Work::default();
         }

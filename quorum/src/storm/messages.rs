@@ -15,7 +15,7 @@ impl World {
                 let has = own.and_then(|grant| {
                     Some(OwnGrant { token: Token::new(grant.token)?, left_ms: (grant.until - now).div_ceil(1_000) })
                 });
-                if let Some(takes) = self.agenda.takes(LATE_US) {
+                if let Some(takes) = self.agenda.draw_delay(LATE_US) {
                     let answer = (NodeId(server as u128), has);
                     self.agenda.at(self.agenda.now + takes, Event::Shown { name, request, answer });
                 }
@@ -24,7 +24,7 @@ impl World {
             Message::Release { is_plain } => return node.release(owner, is_plain, wrong),
             Message::Adopt => {
                 if node.adopt(owner)
-                    && let Some(takes) = self.agenda.takes(LATE_US)
+                    && let Some(takes) = self.agenda.draw_delay(LATE_US)
                 {
                     self.agenda.at(self.agenda.now + takes, Event::Adopted { owner, request });
                 }
@@ -39,7 +39,7 @@ impl World {
             Message::Ask(..) if is_not_ready => Answer::NotYet { ms: 3 },
             Message::Ask(ask, mode) => node.answer(owner, ask, mode, now, wrong),
         };
-        if let Some(takes) = self.agenda.takes(LATE_US) {
+        if let Some(takes) = self.agenda.draw_delay(LATE_US) {
             let answer = Some((NodeId(server as u128), answer));
             self.agenda.at(self.agenda.now + takes, Event::Answers { name, request, answer });
         }

@@ -299,7 +299,7 @@ impl World {
     fn send(&mut self, sent: u64, name: usize, owner: Owner, says: Message, request: u64) {
         let times = if self.agenda.one_in(20) { 2 } else { 1 };
         for _ in 0..times {
-            if let Some(takes) = self.agenda.takes(LATE_US) {
+            if let Some(takes) = self.agenda.draw_delay(LATE_US) {
                 self.agenda.at(sent + takes, Event::AtNode { name, owner, says, request });
             }
         }

@@ -235,7 +235,7 @@ impl Taker {
         self.refused = Some(refused);
         let is_over = self.by.is_some_and(|by| by <= now);
         if refused == Refused::Contended
-            && let Some(limit) = self.chooses()
+            && let Some(limit) = self.limit_to_choose()
             && self.looks < LOOKS_MAX
             && !is_over
         {
@@ -262,7 +262,7 @@ impl Taker {
         // follows.)
         self.collided = told.is_some() || !self.is_over(now);
         self.looks = 0;
-        let wanted = match (self.chooses(), told) {
+        let wanted = match (self.limit_to_choose(), told) {
             (Some(limit), Some(number)) => Wanted::Permit { limit, number: Some(number) },
             _ => self.any(random),
         };
@@ -348,7 +348,7 @@ impl Taker {
 
     /// Returns the limit of permits if this caller has to choose the number itself. It need not if there is only one
     /// node, which chooses, or if a number was asked for.
-    fn chooses(&self) -> Option<u16> {
+    fn limit_to_choose(&self) -> Option<u16> {
         match self.wanted {
             Wanted::Permit { limit, number: None } if self.nodes > 1 => Some(limit),
             _ => None,
@@ -357,7 +357,7 @@ impl Taker {
 
     /// Returns the mode to ask for. If this caller has to choose a permit's number, it is a random one.
     fn any(&self, random: u64) -> Wanted {
-        match self.chooses() {
+        match self.limit_to_choose() {
             Some(limit) => Wanted::Permit { limit, number: Some(first(limit, random)) },
             None => self.wanted,
         }

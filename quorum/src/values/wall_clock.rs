@@ -35,7 +35,7 @@ impl WallClock {
     }
 
     /// Handles a reading: the wall clock shows `wall_us` when the boot clock shows `boot`.
-    pub fn look(&mut self, boot: BootTime, wall_us: u64) {
+    pub fn update(&mut self, boot: BootTime, wall_us: u64) {
         let wall_ahead = wall_us.saturating_sub(boot.as_us());
         if wall_ahead <= self.ahead_us.saturating_add(CLOCK_JUMP_US) {
             *self = Self { ahead_us: wall_ahead, jumped: None };
@@ -85,11 +85,11 @@ mod tests {
     fn steps_are_followed_at_once_and_time_goes_on() {
         let mut clock = started();
         assert_eq!(shown(&clock, 5), 0);
-        clock.look(boot(5), START_US + 5_000 + DAY_US);
+        clock.update(boot(5), START_US + 5_000 + DAY_US);
         assert_eq!(shown(&clock, 6), DAY_US);
-        clock.look(boot(7), START_US + 7_000);
+        clock.update(boot(7), START_US + 7_000);
         assert_eq!((shown(&clock, 7), clock.jump_us()), (0, None), "back, too");
-        clock.look(boot(8), 5);
+        clock.update(boot(8), 5);
         assert_eq!(clock.ahead_us(), 0, "as far as it goes");
     }
 
@@ -98,17 +98,17 @@ mod tests {
         let mut clock = started();
         let far = 10_000 * DAY_US;
         for ms in (0..CLOCK_SETTLES_MS).step_by(100) {
-            clock.look(boot(ms), START_US + far + ms * 1_000);
+            clock.update(boot(ms), START_US + far + ms * 1_000);
             assert_eq!((shown(&clock, ms), clock.jump_us()), (0, Some(far)));
         }
         let mut corrected = clock;
-        corrected.look(boot(CLOCK_SETTLES_MS), START_US + CLOCK_SETTLES_MS * 1_000);
+        corrected.update(boot(CLOCK_SETTLES_MS), START_US + CLOCK_SETTLES_MS * 1_000);
         assert_eq!((shown(&corrected, CLOCK_SETTLES_MS), corrected.jump_us()), (0, None));
         // The clock jumps to yet another time, so the wait begins again.
         let mut elsewhere = clock;
-        elsewhere.look(boot(CLOCK_SETTLES_MS), START_US + 2 * far);
+        elsewhere.update(boot(CLOCK_SETTLES_MS), START_US + 2 * far);
         assert_eq!(elsewhere.jump_us(), Some(2 * far - CLOCK_SETTLES_MS * 1_000));
-        clock.look(boot(CLOCK_SETTLES_MS), START_US + far + CLOCK_SETTLES_MS * 1_000);
+        clock.update(boot(CLOCK_SETTLES_MS), START_US + far + CLOCK_SETTLES_MS * 1_000);
         assert_eq!((shown(&clock, CLOCK_SETTLES_MS), clock.jump_us()), (far, None));
     }
 

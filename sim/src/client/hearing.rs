@@ -30,7 +30,7 @@ impl Client {
                 self.on_view(&open, Some((id, (1..64).filter(|number| numbers >> number & 1 == 1).collect())))
             }
             Hears::Told(0) => self.after_wait(now, |waiter, random| waiter.on_nothing(open.seat, now.boot, random)),
-            Hears::Told(number) => self.after_wait(now, |waiter, random| waiter.on_told(open.seat, id, number, random)),
+            Hears::Told(number) => self.after_wait(now, |waiter, random| waiter.on_turn(open.seat, id, number, random)),
             Hears::Another | Hears::Later(_) => self.is_not_answered(open, now),
             Hears::Replied(_) => Step::default(),
         }

@@ -1,6 +1,6 @@
 //! Several programs (changers) change the set of nodes at once: no version ever gets two lists.
 
-use palisade_core::quorum::{Change, ChangeProgress, MemberSays, TellMember};
+use palisade_core::quorum::{Change, ChangeProgress, MemberRequest, MemberSays};
 use palisade_core::{Accepted, BootTime, Member, Members, Membership, Refusal};
 use stateright::{Model, Property};
 
@@ -43,7 +43,7 @@ impl Bounds {
 #[derive(Clone, Debug, PartialEq, Hash)]
 struct Changer {
     attempt: Option<Change>,
-    sent: Vec<(usize, TellMember)>,
+    sent: Vec<(usize, MemberRequest)>,
     left: u8,
 }
 
@@ -81,11 +81,11 @@ impl Checked {
         self.0.without == Some(rule)
     }
 
-    fn answer(&self, node: &mut Membership, own: usize, tell: &TellMember) -> MemberSays {
+    fn answer(&self, node: &mut Membership, own: usize, tell: &MemberRequest) -> MemberSays {
         let own = own as u128;
         let says = |answer: Result<MemberSays, Refusal>| answer.unwrap_or(MemberSays::No);
         match tell.clone() {
-            TellMember::Promise { version, ballot } => {
+            MemberRequest::Promise { version, ballot } => {
                 let accepted = node.promise(version, ballot, own, LATE).map(|accepted| accepted.cloned());
                 let earlier = |accepted: Option<Accepted>| match self.is_off(Rule::EarlierIsCompleted) {
                     true => None,
@@ -93,7 +93,7 @@ impl Checked {
                 };
                 says(accepted.map(|accepted| MemberSays::Promised { accepted: earlier(accepted), floor: 0 }))
             }
-            TellMember::Accept { version, ballot, list, .. } => {
+            MemberRequest::Accept { version, ballot, list, .. } => {
                 let ballot = match self.is_off(Rule::PromisesAreKept) {
                     // With the rule switched off, the node accepts every ballot.
                     true => ballot.max(node.saved().promised),
@@ -139,7 +139,7 @@ impl Model for Checked {
 
     fn next_state(&self, before: &State, action: Action) -> Option<State> {
         let mut state = before.clone();
-        let to_all = |tell: &TellMember| (0..NODES.into()).map(|node| (node, tell.clone())).collect::<Vec<_>>();
+        let to_all = |tell: &MemberRequest| (0..NODES.into()).map(|node| (node, tell.clone())).collect::<Vec<_>>();
         match action {
             Action::Begins { changer } => {
                 state.ballots += 1;
@@ -147,7 +147,7 @@ impl Model for Checked {
                 let attempt = Change::begin(base, state.ballots.into(), self.0.wants[changer].0.clone());
                 let changer = &mut state.changers[changer];
                 changer.left -= 1;
-                changer.sent.extend(to_all(&attempt.tell()));
+                changer.sent.extend(to_all(&attempt.request()));
                 changer.attempt = Some(attempt);
             }
             Action::Arrives { changer, sent } => {
@@ -156,7 +156,7 @@ impl Model for Checked {
                 let changer = &mut state.changers[changer];
                 match changer.attempt.as_mut()?.on_answer(node, node as u128, &tell, says) {
                     ChangeProgress::Accepts => {
-                        changer.sent.extend(to_all(&changer.attempt.as_ref()?.tell()));
+                        changer.sent.extend(to_all(&changer.attempt.as_ref()?.request()));
                     }
                     ChangeProgress::Decided(Members { list, .. }) => match &state.decided {
                         Some(decided) if *decided != list => {

@@ -6,7 +6,7 @@
 //! cases.
 
 use palisade_core::quorum::{
-    Acquire, Answer, Ask, Call, Change, ChangeProgress, Held, MemberSays, NodeId, Progress, TellMember, majority,
+    Acquire, Answer, Ask, Call, Change, ChangeProgress, Held, MemberRequest, MemberSays, NodeId, Progress, majority,
 };
 use palisade_core::{BootTime, Members, Membership, Token};
 use stateright::{Model, Property};
@@ -267,17 +267,17 @@ impl Checked {
         let now = state.now();
         let late = now.plus_ms(10 * self.0.ttl_ms());
         let change = state.change.as_mut()?;
-        let tell = change.tell();
+        let tell = change.request();
         let place = *self.0.versions[state.decided].get(member)?;
         let node = &mut state.nodes[usize::from(place)];
         let asked_at = if self.is_off(Rule::LeasesEndFirst) { late } else { now };
         let says = match tell.clone() {
-            TellMember::Promise { version, ballot } => {
+            MemberRequest::Promise { version, ballot } => {
                 let floor = node.last;
                 let promise = node.membership.promise(version, ballot, node.id, asked_at);
                 promise.ok().map(|accepted| MemberSays::Promised { accepted: accepted.cloned(), floor })
             }
-            TellMember::Accept { version, ballot, list, floor } => {
+            MemberRequest::Accept { version, ballot, list, floor } => {
                 let accepted = match self.is_off(Rule::OneNodeAtATime) {
                     true => Ok(()),
                     false => node.membership.accept(version, ballot, list, node.id, asked_at),

@@ -1,7 +1,7 @@
 //! The set of nodes that a node belongs to: the messages of programs that change the set, and the connections that the
 //! node ends.
 
-use palisade_core::quorum::{MemberSays, TellMember};
+use palisade_core::quorum::{MemberRequest, MemberSays};
 use palisade_core::{Accepted, Members, Membership, Now, Refusal, SavedMembership, WaiterId};
 
 use super::Server;
@@ -35,7 +35,7 @@ impl Server {
     /// The node refuses.
     pub fn hear_changer(
         &mut self,
-        told: &TellMember,
+        told: &MemberRequest,
         taken_for: Option<u128>,
         now: Now,
     ) -> Result<MemberSays, Refusal> {
@@ -44,7 +44,7 @@ impl Server {
         let late = now.boot.plus_ms(2 * self.setup.max_ttl_ms);
         let at = if self.without.is(Rule::LeasesEndFirst) { Now::new(late, now.wall_us) } else { now };
         let says = match told.clone() {
-            TellMember::Promise { version, ballot } => {
+            MemberRequest::Promise { version, ballot } => {
                 let (accepted, floor) = match taken_for {
                     None => self.node.promise_members(version, ballot, at)?,
                     Some(own) => {
@@ -55,7 +55,7 @@ impl Server {
                 let accepted = accepted.filter(|_| !self.without.is(Rule::EarlierIsCompleted));
                 MemberSays::Promised { accepted, floor }
             }
-            TellMember::Accept { version, ballot, list, floor } => {
+            MemberRequest::Accept { version, ballot, list, floor } => {
                 let floor = if self.without.is(Rule::TokensGoOn) { NO_FLOOR } else { floor };
                 let promised = self.node.membership().saved().promised;
                 let ballot = if self.without.is(Rule::PromisesAreKept) { ballot.max(promised) } else { ballot };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use palisade_core::Members;
-use palisade_core::quorum::{Change, MemberSays, TellMember};
+use palisade_core::quorum::{Change, MemberRequest, MemberSays};
 
 /// A running program that changes the set.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub(super) enum ChangerRequest {
     Look,
     /// A step of an attempt to decide the next version: LOCK.SETMEMBERS with PROMISE or ACCEPT. The number is that of
     /// the member that it is meant for.
-    Tell(usize, TellMember),
+    Tell(usize, MemberRequest),
     /// The version that was decided: LOCK.SETMEMBERS with DECIDED.
     Decided(Members),
 }
@@ -40,7 +40,7 @@ pub(super) enum Answers {
     /// The latest version that the node knows.
     Knows(Members),
     /// This member's answer to a message.
-    Member(usize, TellMember, MemberSays),
+    Member(usize, MemberRequest, MemberSays),
 }
 
 /// A message to or from the program that the fault numbered `of` started.

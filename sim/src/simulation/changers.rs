@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use palisade_core::Member;
 use palisade_core::Members;
-use palisade_core::quorum::{Change, ChangeProgress, MemberSays, NodeId, TellMember, majority, step_towards};
+use palisade_core::quorum::{Change, ChangeProgress, MemberRequest, MemberSays, NodeId, majority, step_towards};
 use rand::RngExt;
 
 use super::agenda::Next;
@@ -123,7 +123,7 @@ impl World<'_> {
                     changer.latest.list.get(member).and_then(|member| member.id).filter(|_| is_any).unwrap_or(id.0);
                 let progress = attempt.on_answer(member, id, &told, says);
                 let decided = match (progress, told) {
-                    (_, TellMember::Accept { version, list, .. }) if one_is_enough => Members { version, list },
+                    (_, MemberRequest::Accept { version, list, .. }) if one_is_enough => Members { version, list },
                     (ChangeProgress::Decided(members), _) => members,
                     (ChangeProgress::Accepts, _) => {
                         self.changer_tells(of);
@@ -141,7 +141,7 @@ impl World<'_> {
     fn changer_tells(&mut self, of: usize) {
         let Some(changer) = self.changers.get(&of) else { return };
         let Some(attempt) = &changer.attempt else { return };
-        let tell = attempt.tell();
+        let tell = attempt.request();
         let nodes = match changer.latest.version {
             0 => (0..self.plan.first_set()).collect(),
             _ => changer.latest.list.iter().map(|member| place(&member.address)).collect::<Vec<_>>(),

@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::FuturesUnordered;
 use palisade_quorum::{
-    Accepted, Ballot, Change, ChangeProgress, Member, MemberSays, Members, NodeId, Path, TellMember, majority,
+    Accepted, Ballot, Change, ChangeProgress, Member, MemberRequest, MemberSays, Members, NodeId, Path, majority,
     members_from_text, step_towards,
 };
 use rand::RngExt;
@@ -349,7 +349,7 @@ impl<'a> Changer<'a> {
     async fn step(&mut self, present: &Members, list: Vec<Member>) -> Result<Option<Members>, Error> {
         let mut change = Change::begin(present.clone(), self.ballot(), list);
         loop {
-            let told = change.tell();
+            let told = change.request();
             let command = wire::tell_member(&told);
             let say = async |place: usize| (place, self.ask(&present.list[place], &command).await);
             let mut asked: FuturesUnordered<_> = (0..present.list.len()).map(say).collect();
@@ -358,8 +358,8 @@ impl<'a> Changer<'a> {
                 let Some((place, answer)) = asked.next().await else { break ChangeProgress::Impossible };
                 let (id, says) = match answer {
                     Ok(Answered { id, value, .. }) => match (&told, said(&value)) {
-                        (TellMember::Promise { .. }, Some(promised)) => (id.0, promised),
-                        (TellMember::Accept { .. }, _) => (id.0, MemberSays::Accepted),
+                        (MemberRequest::Promise { .. }, Some(promised)) => (id.0, promised),
+                        (MemberRequest::Accept { .. }, _) => (id.0, MemberSays::Accepted),
                         _ => (id.0, MemberSays::No),
                     },
                     Err(failure) => {
