@@ -37,7 +37,7 @@ impl Events for NodeEvents {
         propagation::may_have_begun();
         LOADING.set(Some(from));
         if from == Source::Master {
-            state::with(|node| node.follows());
+            state::with(|node| node.become_replica());
         }
         start::loading(from);
     }
@@ -133,7 +133,7 @@ impl Events for NodeEvents {
         if by == Arrival::Restored {
             lock.mark_suspect();
         }
-        state::with(|node| node.arrived(Key { db, name: name.bytes() }, lock, clock::boot_now()));
+        state::with(|node| node.on_lock_arrived(Key { db, name: name.bytes() }, lock, clock::boot_now()));
         timer::arm(ctx);
     }
 }

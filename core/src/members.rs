@@ -77,7 +77,7 @@ impl Membership {
         own: u128,
         now: BootTime,
     ) -> Result<Option<&Accepted>, Refusal> {
-        self.takes_part(version, ballot, own, now)?;
+        self.ensure_may_vote(version, ballot, own, now)?;
         self.saved.promised = ballot;
         Ok(self.saved.accepted.as_ref())
     }
@@ -95,7 +95,7 @@ impl Membership {
         own: u128,
         now: BootTime,
     ) -> Result<(), Refusal> {
-        self.takes_part(version, ballot, own, now)?;
+        self.ensure_may_vote(version, ballot, own, now)?;
         // No node knows a list of version 0, so version 1 is compared with nothing: who creates the set names its
         // nodes.
         if version > 1 && !self.saved.decided.is_next_to(&list) {
@@ -106,7 +106,7 @@ impl Membership {
         Ok(())
     }
 
-    fn takes_part(&self, version: u64, ballot: Ballot, own: u128, now: BootTime) -> Result<(), Refusal> {
+    fn ensure_may_vote(&self, version: u64, ballot: Ballot, own: u128, now: BootTime) -> Result<(), Refusal> {
         let decided = &self.saved.decided;
         if Some(version) != decided.version.checked_add(1) {
             return Err(Refusal::OldMembers { version: decided.version });

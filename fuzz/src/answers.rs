@@ -97,7 +97,11 @@ impl World {
                     // the owner had stays.
                     let name = name_of(place);
                     let own = (owner.bytes(), mode);
-                    if self.node.waiting().kept(key_of(place, &name)).any(|(kept_for, mode, _)| (kept_for, mode) == own)
+                    if self
+                        .node
+                        .waiting()
+                        .reservations(key_of(place, &name))
+                        .any(|(kept_for, mode, _)| (kept_for, mode) == own)
                     {
                         self.tell(place, owner.bytes(), mode);
                     }

@@ -42,10 +42,10 @@ impl Disk {
     /// Tells `node` which states are on the disk by now.
     pub fn is_looked_at(&mut self, node: &mut Node) {
         if let Some((number, state)) = &self.there {
-            node.written(*number, state.ceiling);
-            node.stamped();
+            node.on_written(*number, state.ceiling);
+            node.on_stamped();
         }
-        node.file_taken(self.is_taken);
+        node.set_file_taken(self.is_taken);
         self.is_known_as_taken = self.is_taken;
     }
 

@@ -65,13 +65,13 @@ impl World {
         };
         let (mut found, mut said, mut blocked) = (Found::default(), Finding::Yes, None);
         for _ in 0..STEPS_MAX {
-            let answered = run.answered().copied();
+            let answered = run.final_answer().copied();
             let now = self.now();
             let step = run.next(self.locks.get_mut(&place), said, &mut self.node, now);
             crate::tell(&step);
             assert!(answered.is_none_or(|answer| step == Step::Done(answer)), "it was over, and then {step:?}");
             assert!(
-                blocked.is_none() || matches!(step, Step::Done(_) | Step::TellWatchers),
+                blocked.is_none() || matches!(step, Step::Done(_) | Step::AnswerWatchers),
                 "who waits has nothing done for it"
             );
             said = Finding::Yes;
@@ -83,7 +83,7 @@ impl World {
             }
             match step {
                 Step::Store(event) => {
-                    self.is_stored(place, run.granted());
+                    self.is_stored(place, run.take_granted());
                     self.is_granted(place, None, event, request, &mut done, &found);
                 }
                 Step::Replace => {
@@ -91,7 +91,7 @@ impl World {
                         done.ended.is_none() && self.locks.get(&place).is_some_and(|lock| lock.is_expired(self.boot))
                     );
                     self.oracle.ended(place);
-                    self.is_stored(place, run.granted());
+                    self.is_stored(place, run.take_granted());
                     self.is_granted(place, None, Event::Acquired, request, &mut done, &found);
                 }
                 Step::Changed(Some(event @ (Event::Acquired | Event::HandedOver)), id) => {
@@ -102,10 +102,10 @@ impl World {
                     done.changes += 1;
                 }
                 Step::Left(event) => {
-                    self.has_left_others(place, event, &run.ended().expect("a grant that left"), request);
+                    self.has_left_others(place, event, &run.take_ended().expect("a grant that left"), request);
                     done.left += 1;
                 }
-                Step::Tell(event) => {
+                Step::Publish(event) => {
                     self.may_end(place, event, request, &done);
                     self.ended_by(place, event);
                     done.ended = Some(event);
@@ -131,8 +131,8 @@ impl World {
                     said = self.says(place, question, request, &mut found);
                     done.passed |= !matches!(question, Question::OnDisk | Question::MayRenew(_) | Question::WhoAsks);
                 }
-                Step::TellWatchers => self.notify_watchers(place),
-                Step::LookAtSlots | Step::Redirect => panic!("{step:?}: there is no cluster"),
+                Step::AnswerWatchers => self.notify_watchers(place),
+                Step::ReadSlots | Step::Redirect => panic!("{step:?}: there is no cluster"),
                 Step::Block if !self.may_block && matches!(request, Request::Acquire(_)) => said = Finding::No,
                 Step::Block => {
                     let id = self.new_client();

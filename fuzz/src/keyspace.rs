@@ -18,21 +18,21 @@ impl World {
 
     /// Removes the lock from the key as the server does, and tells the node.
     fn lose(&mut self, place: Place) -> Option<Lock> {
-        self.node.deleted(key_of(place, &name_of(place)), self.locks.get(&place)?, self.boot);
+        self.node.record_deleted(key_of(place, &name_of(place)), self.locks.get(&place)?, self.boot);
         self.take(place)
     }
 
     /// Removes the lock from the key. In the node only the deadlines change.
     pub fn take(&mut self, place: Place) -> Option<Lock> {
         let mut lock = self.locks.remove(&place)?;
-        self.node.unlinked(key_of(place, &name_of(place)), &mut lock);
+        self.node.cancel_expiry(key_of(place, &name_of(place)), &mut lock);
         self.replicas.remove(&place);
         Some(lock)
     }
 
     fn has_left(&mut self, place: Place) {
         let name = name_of(place);
-        let is_known = self.node.left(key_of(place, &name));
+        let is_known = self.node.on_lock_gone(key_of(place, &name));
         let (waits, watches) =
             (self.node.waiting().has_queue(key_of(place, &name)), self.node.watching().has(key_of(place, &name)));
         assert_eq!(is_known, waits || watches);
@@ -63,7 +63,7 @@ impl World {
         self.unlink(place);
         self.keeping.moved(|there| there == place);
         self.oracle.holds(place, &lock);
-        self.node.arrived(key_of(place, &name_of(place)), &mut lock, self.boot);
+        self.node.on_lock_arrived(key_of(place, &name_of(place)), &mut lock, self.boot);
         self.locks.insert(place, lock);
         self.is_copied(place);
     }
@@ -89,7 +89,7 @@ impl World {
         for place in flushed {
             // A flush does not unlink keys one by one, so the entry among the deadlines is gone already.
             if let Some(lock) = self.locks.remove(&place) {
-                self.node.flushed(key_of(place, &name_of(place)), &lock, self.boot);
+                self.node.record_flushed(key_of(place, &name_of(place)), &lock, self.boot);
             }
             self.replicas.remove(&place);
             self.oracle.dropped(place);
@@ -118,7 +118,7 @@ impl World {
     /// then.
     fn are_dropped(&mut self, last: Option<BootTime>) {
         let Some(last) = last else { return };
-        let is_live = self.node.dropped(last, self.boot);
+        let is_live = self.node.on_dropped(last, self.boot);
         assert_eq!(is_live, self.boot <= last);
         if is_live {
             assert!(self.node.guard().armed(last).is_some(), "somebody may hold one of them until {last:?}");

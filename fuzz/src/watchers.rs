@@ -22,7 +22,7 @@ impl World {
             Watched::Watches => {
                 let (id, name) = (self.new_client(), name_of(place));
                 self.node.ensure_may_watch(key_of(place, &name), Asker::default())?;
-                self.node.watches(
+                self.node.add_watcher(
                     key_of(place, &name),
                     (id, Asker::default()),
                     self.locks.get(&place),
@@ -54,7 +54,7 @@ impl World {
     /// present one.
     pub fn notify_watchers(&mut self, place: Place) {
         let name = name_of(place);
-        let told = self.node.take_told(key_of(place, &name), self.locks.get(&place), TOLD_A_LOOK, self.boot);
+        let told = self.node.take_outdated(key_of(place, &name), self.locks.get(&place), TOLD_A_LOOK, self.boot);
         assert!(told.len() <= TOLD_A_LOOK);
         for id in told {
             let watcher = self.watchers.remove(&id.0).expect("who is told watches");

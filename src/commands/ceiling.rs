@@ -41,7 +41,7 @@ impl Command for Ceiling {
         let number = |n| call.words().nth(n).and_then(parse_integer);
         if let (Some(ceiling), Some(outstanding_ttl_ms)) = (number(0), number(1)) {
             let stripes = call.words().nth(3).and_then(|text| stripes_from_text(std::str::from_utf8(text).ok()?));
-            promotion::heard(
+            promotion::on_master_values(
                 ceiling,
                 u32::try_from(outstanding_ttl_ms).unwrap_or(u32::MAX),
                 &stripes.unwrap_or_default(),

@@ -74,9 +74,9 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
         // If a lock was changed in place, only the changed grant is noted. Its other grants are known, and may be a
         // hundred thousand.
         state::with(|node| match applied {
-            Some(Applied::Grant(id)) => node.grant_arrived(key, lock, id, now),
+            Some(Applied::Grant(id)) => node.on_grant_arrived(key, lock, id, now),
             Some(_) => node.schedule_expiry(key, Some(lock)),
-            None => node.arrived(key, lock, now),
+            None => node.on_lock_arrived(key, lock, now),
         });
         timer::arm(call.ctx);
     }

@@ -68,7 +68,7 @@ pub fn keep_alive_at_once(
 pub fn deliver() {
     for (id, answer) in state::with(|node| node.take_answers(pass::answers_left())) {
         if id.is_heard() {
-            listeners::tell(id, NewsBody::Answer(answer));
+            listeners::add_news(id, NewsBody::Answer(answer));
         } else {
             parked::answer(id, |parked| tell(&parked.why, answer));
         }
@@ -87,7 +87,7 @@ fn tell(why: &Reason, answer: Answer) -> Result<Reply, Refusal> {
 
 /// Returns whether answers are left for the next pass of the event loop.
 pub fn has_more() -> bool {
-    state::with(|node| node.waiting().has_answers() || node.waiting().sends_away())
+    state::with(|node| node.waiting().has_answers() || node.waiting().is_dismissing())
 }
 
 /// Answers requests that wait for the lock of `key` with an error of the server's own, as many as may be answered in
@@ -113,12 +113,12 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
 /// can redirect. The requests are answered from the next pass of the event loop on, as many in each pass as there is
 /// time for.
 pub fn dismiss_all() {
-    state::with(|node| node.send_all_away());
+    state::with(|node| node.dismiss_all());
 }
 
 /// Answers one of the requests that [`dismiss_all`] dismissed; returns false if none is left.
-pub fn send_one_away(now: BootTime) -> bool {
-    let Some(gone) = state::with(|node| node.send_one_away(now)) else { return false };
+pub fn dismiss_next(now: BootTime) -> bool {
+    let Some(gone) = state::with(|node| node.dismiss_next(now)) else { return false };
     gone.into_iter().for_each(|id| tell_error(id, DEMOTED));
     true
 }
@@ -126,7 +126,7 @@ pub fn send_one_away(now: BootTime) -> bool {
 /// Answers a waiting request with an error of the server's own.
 fn tell_error(id: WaiterId, error: &str) {
     if id.is_heard() {
-        listeners::tell(id, NewsBody::Error(error.into()));
+        listeners::add_news(id, NewsBody::Error(error.into()));
     } else {
         parked::answer(id, |_| Ok(Reply::Error(error.to_owned())));
     }

@@ -123,7 +123,7 @@ pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
 /// server emptied the whole slot, the slot is guarded.
 pub fn dropped(name: &[u8], end: BootTime) {
     if end >= clock::boot_now() {
-        state::with(|node| node.dropped_in_slot(name, end));
+        state::with(|node| node.on_dropped_in_slot(name, end));
     }
 }
 
@@ -131,12 +131,12 @@ pub fn dropped(name: &[u8], end: BootTime) {
 pub fn arriving(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
     let nodes = nodes(ctx).unwrap_or_default();
     let from = slots.first().and_then(|slots| owner_of(&nodes, *slots.start()));
-    state::with(|node| slots.iter().for_each(|slots| node.slots_arrive(slots.clone(), from)));
+    state::with(|node| slots.iter().for_each(|slots| node.on_slots_arriving(slots.clone(), from)));
 }
 
 /// Notes that these slots are no longer coming.
 pub fn not_arriving(slots: &[RangeInclusive<u16>]) {
-    state::with(|node| slots.iter().for_each(|slots| node.slots_arrive(slots.clone(), None)));
+    state::with(|node| slots.iter().for_each(|slots| node.on_slots_arriving(slots.clone(), None)));
 }
 
 /// Notes that these slots have come to this node in one step with their locks.
@@ -144,7 +144,7 @@ pub fn came(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
     let now = clock::now();
     let mut all = Gained::default();
     for slots in slots {
-        let gained = state::with(|node| node.slots_came(slots.clone(), now));
+        let gained = state::with(|node| node.on_slots_arrived(slots.clone(), now));
         all = Gained { unknown: all.unknown + gained.unknown, guarded: all.guarded + gained.guarded };
     }
     on_gained(all, now);

@@ -92,8 +92,8 @@ pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> b
     let at = Key { db: ctx.db(), name: key.name().bytes() };
     let Some(lock) = key.lock_mut() else { return false };
     let has_more = state::with(|node| {
-        node.unlinked(at, lock);
-        node.left(at)
+        node.cancel_expiry(at, lock);
+        node.on_lock_gone(at)
     });
     if let Some(lock) = key.delete().and_then(|lock| state::with(|node| node.reuse(lock))) {
         free_value(lock);

@@ -38,7 +38,7 @@ pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Res
     }
     let id = parked::park::<Hearers>(ctx, Hear::SPEC.name, Reason::Hears(client));
     let until = clock::boot_now().plus_ms(patience.ms());
-    state::with(|node| node.listeners_mut().waits(client, id, until));
+    state::with(|node| node.listeners_mut().add_wait(client, id, until));
     Ok(Reply::Later)
 }
 
@@ -65,7 +65,7 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
 
 /// Adds the outcome of the request `id` to the news of its listener, which [`tell_all`] sends.
 pub fn tell(id: WaiterId, told: NewsBody) {
-    state::with(|node| node.listeners_mut().tell(id, told));
+    state::with(|node| node.listeners_mut().add_news(id, told));
 }
 
 /// Answers each listener that waits in LOCK.HEAR and has news, with its news.

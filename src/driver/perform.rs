@@ -42,17 +42,17 @@ pub fn perform<T>(
     let (mut is_stored, mut has_more) = (false, false);
     let answer = loop {
         // The step is written in place, which is faster than passing it from call to call.
-        let mut step = Step::LookAtSlots;
+        let mut step = Step::ReadSlots;
         state::with(|node| step = run.next(key.lock_mut(), said, node, now));
         said = Finding::Yes;
         match step {
             Step::Store(event) => {
-                effects::store(ctx, key, run.granted(), event, now);
+                effects::store(ctx, key, run.take_granted(), event, now);
                 is_stored = true;
             }
             Step::Replace => {
                 effects::tell(ctx, Event::Expired, name);
-                effects::store(ctx, key, run.granted(), Event::Acquired, now);
+                effects::store(ctx, key, run.take_granted(), Event::Acquired, now);
                 is_stored = true;
             }
             Step::Changed(event, id) => {
@@ -60,24 +60,24 @@ pub fn perform<T>(
                 event.into_iter().for_each(|event| effects::tell(ctx, event, name));
             }
             Step::Left(event) => {
-                effects::left(ctx, key, run.ended(), now);
+                effects::left(ctx, key, run.take_ended(), now);
                 effects::tell(ctx, event, name);
             }
-            Step::Tell(event) => effects::tell(ctx, event, name),
+            Step::Publish(event) => effects::tell(ctx, event, name),
             Step::Delete(event) => {
                 event.into_iter().for_each(|event| effects::tell(ctx, event, name));
                 has_more |= effects::freed(ctx, key, event);
             }
-            Step::TellWatchers => watchers::tell(ctx, key, now.boot),
+            Step::AnswerWatchers => watchers::tell(ctx, key, now.boot),
             Step::Ask(question) => said = questions.ask(ctx, name, question, asker, now.boot),
-            Step::LookAtSlots => cluster::ensure_known(ctx, name),
+            Step::ReadSlots => cluster::ensure_known(ctx, name),
             Step::Redirect => questions.redirect_all(ctx, name),
             Step::Block if !ctx.may_block() => said = Finding::No,
             Step::Block => said = Finding::Blocked(blocked_clients::block(ctx, name, request, *asker)),
             Step::Write => incarnation::save(now),
             Step::Done(_) => {}
         }
-        if let Some(answer) = run.answered() {
+        if let Some(answer) = run.final_answer() {
             break answer;
         }
     };

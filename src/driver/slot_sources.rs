@@ -56,7 +56,7 @@ pub fn hear(from: &ServerId, answer: &[u8]) {
     let Some([asked, forgotten_ms]) = numbers(answer) else { return };
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
     let (asked, now) = (BootTime::from_us(asked), clock::now());
-    let (guarded, open) = state::with(|node| node.source_answers(*from, asked, forgotten_ms, now.boot));
+    let (guarded, open) = state::with(|node| node.on_source_answer(*from, asked, forgotten_ms, now.boot));
     if guarded > 0 {
         warn(&format!(
             "{guarded} slots of the cluster came from a server that may have forgotten locks in them: nothing is granted \

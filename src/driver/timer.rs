@@ -162,8 +162,8 @@ fn run(ctx: Context<'_>, slice_us: u64) {
     let mut idle = false;
     while !idle && now.us_since(start) < slice_us {
         idle = !(state::with(|node| node.time_out(now))
-            || pass::may_answer() && (blocked_clients::send_one_away(now) || listeners::time_out(now))
-            || state::with(|node| node.let_one_leave(now))
+            || pass::may_answer() && (blocked_clients::dismiss_next(now) || listeners::time_out(now))
+            || state::with(|node| node.remove_one_left(now))
             || may_look && pass::may_answer() && watchers::look_after(ctx, now)
             || may_write && (do_one(ctx, now) || gates::forget_one(ctx, now)));
         now = clock::boot_now();
@@ -202,7 +202,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
         }
         Err(OtherType) => state::with(|node| match &work {
             Work::Renew(renewal) => node.stop_renewing(renewal),
-            Work::Break(breaking) => node.has_broken(breaking),
+            Work::Break(breaking) => node.answer_break(breaking),
             Work::Expire(due) => node.forget_due(due),
             Work::Look(..) => node.postpone(key, Refusal::WrongType, now),
         }),

@@ -17,7 +17,7 @@ pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) ->
     let at = Key { db: ctx.db(), name: name.bytes() };
     state::with(|node| node.ensure_may_watch(at, asker))?;
     let id = parked::park::<Watchers>(ctx, Watch::SPEC.name, Reason::Watches);
-    state::with(|node| node.watches(at, (id, asker), key.lock(), ask, now));
+    state::with(|node| node.add_watcher(at, (id, asker), key.lock(), ask, now));
     Ok(())
 }
 
@@ -27,7 +27,7 @@ pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     let name = key.name();
     let (at, count) = (Key { db: ctx.db(), name: name.bytes() }, pass::answers_left());
     let told = state::with(|node| {
-        let told = node.take_told(at, key.lock(), count, now);
+        let told = node.take_outdated(at, key.lock(), count, now);
         let sight = (!told.is_empty()).then(|| Reply::Map(sight::fields(key.lock(), at, node, now)));
         sight.map(|sight| (told, sight))
     });

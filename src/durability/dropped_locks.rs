@@ -26,7 +26,7 @@ thread_local! {
 /// if that moment has passed.
 pub fn dropped(last: BootTime) {
     let now = clock::now();
-    if state::with(|node| node.dropped(last, now.boot)) {
+    if state::with(|node| node.on_dropped(last, now.boot)) {
         incarnation::save_at_once(now);
     }
 }
@@ -34,7 +34,7 @@ pub fn dropped(last: BootTime) {
 /// Handles the dropped locks `detached`. A reload may begin here, which brings them back.
 pub fn dropped_perhaps(detached: Detached) {
     let now = clock::now();
-    match state::with(|node| node.dropped_perhaps(detached, now.boot)) {
+    match state::with(|node| node.on_perhaps_dropped(detached, now.boot)) {
         Ok(()) => incarnation::save_at_once(now),
         Err(not_live) => free(vec![not_live]),
     }
@@ -64,7 +64,7 @@ pub fn log_flushed(ctx: Context<'_>, locks: &Detached) {
             if let Ok(key) = LockKey::read(ctx, key_name)
                 && let Some(lock) = key.lock()
             {
-                state::with(|node| node.flushed(Key { db, name }, lock, clock::boot_now()));
+                state::with(|node| node.record_flushed(Key { db, name }, lock, clock::boot_now()));
             }
         });
     }
@@ -83,7 +83,7 @@ pub fn reloaded(ctx: Context<'_>) {
         })
     };
     if flush.locks().all(|(db, name, end)| is_back(db, name, end)) {
-        state::with(|node| node.reloaded(&flush));
+        state::with(|node| node.on_reloaded(&flush));
         incarnation::save(clock::now());
     }
     free(flush.into_dropped());

@@ -55,8 +55,8 @@ pub fn look_at_file() {
     with(|incarnation| {
         if let Some(writer) = &incarnation.state_writer {
             state::with(|node| {
-                node.written(writer.saved(), writer.ceiling());
-                node.file_taken(writer.is_taken());
+                node.on_written(writer.saved(), writer.ceiling());
+                node.set_file_taken(writer.is_taken());
             });
         }
     });
@@ -72,7 +72,7 @@ pub fn put_stamp() {
         (result, was_failing)
     });
     if result.is_ok() {
-        state::with(|node| node.stamped());
+        state::with(|node| node.on_stamped());
     }
     match result {
         Err(why) if !was_failing => warn(&format!(

@@ -80,8 +80,8 @@ pub fn tell_replicas(ctx: Context<'_>, now: Now) {
 }
 
 /// Handles a master's message on its replica: the ceilings, and the longest lease that may still run.
-pub fn heard(ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
-    state::with(|node| node.heard(ceiling, outstanding_ttl_ms, stripes));
+pub fn on_master_values(ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
+    state::with(|node| node.on_master_values(ceiling, outstanding_ttl_ms, stripes));
 }
 
 /// Handles a change of role. A replica that becomes a master may not know the last grants of its former master.
@@ -89,11 +89,11 @@ pub fn role_changed(is_master: bool) {
     let now = clock::now();
     incarnation::with(|incarnation| incarnation.aof = None);
     if is_master {
-        state::with(|node| node.leads(config::restart_guard(), now));
+        state::with(|node| node.become_master(config::restart_guard(), now));
         incarnation::log_guard(now);
     } else {
         EXPORTS.take();
-        state::with(|node| node.follows());
+        state::with(|node| node.become_replica());
     }
     incarnation::save_at_once(now);
 }

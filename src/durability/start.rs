@@ -102,7 +102,7 @@ pub fn decide(ctx: Context<'_>) {
     let Some(LastIncarnation { state: last, found }) = LAST.take() else { return };
     let last = last.as_ref();
     let from = LOADED_FROM.get();
-    let counts = |deadline| Start::counts(last, clock::boot_id(), deadline);
+    let counts = |deadline| Start::is_counted(last, clock::boot_id(), deadline);
     let loaded = if last.is_some_and(|last| last.end.is_some()) { digest(ctx, counts) } else { LocksDigest::default() };
     let from_aof = from == Some(Source::Aof) && !MISSED.get();
     let judged = Start { last, found: &found, loaded, from_aof, boot: clock::boot_id() };

@@ -5,8 +5,8 @@
 //! write takes a few milliseconds. Some events make the stored facts wrong: a change of the AOF's settings or the role,
 //! a flush of live locks, an armed guard. After such an event nothing is promised before the new state is on the disk.
 //!
-//! The file's writer takes a state from [`crate::Node::state_to_write`], and reports with [`crate::Node::written`] that
-//! it is on the disk.
+//! The file's writer takes a state from [`crate::Node::state_to_write`], and reports with [`crate::Node::on_written`]
+//! that it is on the disk.
 
 use crate::durability::node_state::NodeState;
 use crate::durability::ties::{Found, IncarnationId};
@@ -96,7 +96,7 @@ impl Ledger {
     }
 
     /// Creates the ledger of an incarnation that begins at `now`. The node promises nothing before its start is judged
-    /// ([`Ledger::judged`]) and its first state is on the disk.
+    /// ([`Ledger::on_judged`]) and its first state is on the disk.
     pub fn new(beginning: &Beginning<'_>, now: BootTime) -> Self {
         let Beginning { last, found, has_file, new_id, boot, max_ttl_ms, skew_ms, is_master } = *beginning;
         // If the state file is a copy, this is a new node: it must not pass for the original one.
@@ -144,7 +144,7 @@ impl Ledger {
     }
 
     /// Notes that tokens up to `ceiling` were issued, or may have been. A later incarnation starts above it.
-    pub fn hear_of_ceiling(&mut self, ceiling: u64) {
+    pub fn raise_ceiling(&mut self, ceiling: u64) {
         self.ceiling = self.ceiling.max(ceiling);
     }
 
@@ -164,25 +164,25 @@ impl Ledger {
     }
 
     /// Notes that the stamp beside the data names this incarnation now.
-    pub fn stamped(&mut self) {
+    pub fn on_stamped(&mut self) {
         self.is_stamped = true;
     }
 
     /// Sets whether another server has taken the state file. Then this node may promise nothing under its name.
-    pub fn taken(&mut self, is_taken: bool) {
+    pub fn set_file_taken(&mut self, is_taken: bool) {
         self.is_taken = is_taken;
     }
 
     /// Notes that the node has judged its start, so states are written from now on. Returns the longest lease of its
     /// own grants that may still run, in milliseconds. If it is a replica, grants of its master only count once it is
     /// promoted.
-    pub fn judged(&mut self, now: BootTime) -> u32 {
+    pub fn on_judged(&mut self, now: BootTime) -> u32 {
         self.is_judged = true;
         self.outstanding.own_ms(now)
     }
 
     /// Notes that a lock with a lease of `ms` milliseconds was loaded or replicated.
-    pub fn saw_lease(&mut self, ms: u32, skew_ms: u32, now: BootTime) {
+    pub fn on_lease(&mut self, ms: u32, skew_ms: u32, now: BootTime) {
         if ms > self.outstanding.present_ms() {
             self.outstanding.raise(ms, skew_ms, now);
         }
@@ -245,7 +245,7 @@ impl Ledger {
     }
 
     /// Notes that the state with this number, which has this ceiling, is on the disk.
-    pub fn written(&mut self, number: u64, ceiling: u64, tokens: &mut Tokens) {
+    pub fn on_written(&mut self, number: u64, ceiling: u64, tokens: &mut Tokens) {
         self.on_disk = self.on_disk.max(number);
         tokens.set_ceiling(ceiling);
         if number >= self.handed.number {
@@ -255,7 +255,7 @@ impl Ledger {
 
     /// Returns whether a request was refused because its token is above the ceiling of every state handed to the file's
     /// writer. Then a state with a larger ceiling has to be written.
-    pub fn wants_write(&self, tokens: &Tokens, skew_ms: u32, now: Now) -> bool {
+    pub fn is_write_needed(&self, tokens: &Tokens, skew_ms: u32, now: Now) -> bool {
         tokens.wanted_ceiling(now.wall_us, skew_ms) > self.ceiling
             || tokens.stripe_changes() > self.handed.stripe_change
     }
@@ -273,19 +273,19 @@ impl Ledger {
 
     /// Notes the values that a replica received from its master: the ceiling up to which tokens may be issued, and the
     /// longest lease that may run.
-    pub fn heard(&mut self, ceiling: u64, outstanding_ttl_ms: u32) {
-        self.hear_of_ceiling(ceiling);
+    pub fn on_master_values(&mut self, ceiling: u64, outstanding_ttl_ms: u32) {
+        self.raise_ceiling(ceiling);
         self.outstanding.follow(Some(outstanding_ttl_ms));
     }
 
     /// Notes that the node follows a master now, or another master than before. The values that an earlier master sent
     /// no longer count.
-    pub fn follows(&mut self) {
+    pub fn become_replica(&mut self) {
         self.outstanding.follow(None);
     }
 
     /// Notes that a replica becomes a master. Leases that its own master may have granted count as its own from now on.
-    pub fn leads(&mut self, skew_ms: u32, now: BootTime) {
+    pub fn become_master(&mut self, skew_ms: u32, now: BootTime) {
         self.outstanding.lead(skew_ms, now);
     }
 

@@ -25,7 +25,7 @@ pub struct Start<'a> {
     pub last: Option<&'a NodeState>,
     /// Everything found at the start except the content of the state file.
     pub found: &'a Found,
-    /// The digest of the loaded locks, without those that [`Start::counts`] leaves out.
+    /// The digest of the loaded locks, without those that [`Start::is_counted`] leaves out.
     pub loaded: LocksDigest,
     /// True if the locks came from the AOF.
     pub from_aof: bool,
@@ -54,7 +54,7 @@ impl Start<'_> {
     /// Returns whether a loaded lock that ends at `deadline` counts in [`Start::loaded`]. It does not if its lease was
     /// over before the last incarnation's clean end, because such a lock is only a leftover in the file. On another
     /// boot the times cannot be compared, so every lock counts.
-    pub fn counts(last: Option<&NodeState>, boot: BootId, deadline: BootTime) -> bool {
+    pub fn is_counted(last: Option<&NodeState>, boot: BootId, deadline: BootTime) -> bool {
         let end = last.filter(|last| last.boot == boot).and_then(|last| last.end);
         end.is_none_or(|end| end.at <= deadline)
     }
@@ -208,8 +208,8 @@ mod tests {
         let time = BootTime::from_us;
         let end = Some(CleanEnd { at: time(100), locks: LocksDigest::default() });
         let last = NodeState { end, ..NodeState::new(1, HERE) };
-        assert!(Start::counts(Some(&last), HERE, time(100)) && !Start::counts(Some(&last), HERE, time(99)));
-        assert!(Start::counts(Some(&last), ELSEWHERE, time(99)) && Start::counts(None, HERE, time(99)));
+        assert!(Start::is_counted(Some(&last), HERE, time(100)) && !Start::is_counted(Some(&last), HERE, time(99)));
+        assert!(Start::is_counted(Some(&last), ELSEWHERE, time(99)) && Start::is_counted(None, HERE, time(99)));
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl At<'_> {
     pub fn take(&mut self, id: GrantId, ending: Ending) -> Option<Box<Grant>> {
         let lock = self.held.as_deref_mut()?;
         let (mode, grant) = (lock.mode(id), lock.take(id)?);
-        self.node.grant_ends(self.key, (mode, &grant), ending, self.now.boot);
+        self.node.record_grant_end(self.key, (mode, &grant), ending, self.now.boot);
         self.schedule_expiry();
         Some(Box::new(grant))
     }

@@ -31,7 +31,7 @@ impl Run<'_> {
             _ => Err(refusal),
         };
         self.stage = queues.unwrap_or_else(|refusal| Stage::Answers(Err(refusal)));
-        (refusal == Refusal::NotYet && at.node.wants_write(at.now)).then_some(Step::Write)
+        (refusal == Refusal::NotYet && at.node.is_write_needed(at.now)).then_some(Step::Write)
     }
 
     #[cold]

@@ -21,7 +21,7 @@ impl Run<'_> {
     pub(super) fn break_one(&mut self, token: Token, left: usize, at: &mut At<'_>) -> Option<Step> {
         let by = if let Request::BreakOn(_) = self.request { By::Itself } else { By::Command };
         let Some(id) = at.held.as_deref().and_then(|lock| lock.last_with_token(token)) else {
-            self.tell_broken(at.node);
+            self.answer_break(at.node);
             return self.serve_queue(by, Reply::Token(token), at);
         };
         if let (0, Request::BreakOn(breaking)) = (left, self.request) {
@@ -30,7 +30,7 @@ impl Run<'_> {
         }
         self.ended = at.take(id, Ending::Broken);
         if self.ended.is_none() {
-            self.tell_broken(at.node);
+            self.answer_break(at.node);
             return self.end_broken(by, token, at.node);
         }
         self.then(Stage::Breaks { token, left: left - 1 }, Step::Left(Event::Broken))
@@ -52,9 +52,9 @@ impl Run<'_> {
     pub(super) fn begin_slice(&mut self, breaking: &Breaking, at: &mut At<'_>) -> Option<Step> {
         self.touches_queue = true;
         if at.held.is_some() {
-            return self.go_on(Stage::Breaks { token: breaking.token, left: ENDED_A_STEP_MAX });
+            return self.continue_at(Stage::Breaks { token: breaking.token, left: ENDED_A_STEP_MAX });
         }
-        at.node.waiting.tell(breaking.client, Answer::Refused(Refusal::BreakCutShort));
+        at.node.waiting.answer(breaking.client, Answer::Refused(Refusal::BreakCutShort));
         self.serve_queue(By::Itself, Reply::Null, at)
     }
 
@@ -63,15 +63,15 @@ impl Run<'_> {
         let breaks = std::mem::take(&mut node.breaking).into_iter();
         let (done, others): (Vec<_>, Vec<_>) = breaks.partition(|breaking| breaking.key() == self.key);
         node.breaking = others.into();
-        done.iter().for_each(|breaking| node.has_broken(breaking));
+        done.iter().for_each(|breaking| node.answer_break(breaking));
         self.touches_queue |= !done.is_empty();
-        self.go_on(Stage::Passes(Passing::ended(Event::Broken, by), Reply::Token(token)))
+        self.continue_at(Stage::Passes(Passing::ended(Event::Broken, by), Reply::Token(token)))
     }
 
     /// Answers the client of this BREAK, if the request is a later slice of it: no grant is left.
-    fn tell_broken(&mut self, node: &mut Node) {
+    fn answer_break(&mut self, node: &mut Node) {
         if let Request::BreakOn(breaking) = self.request {
-            node.has_broken(breaking);
+            node.answer_break(breaking);
             self.touches_queue = true;
         }
     }

@@ -12,7 +12,7 @@ use crate::node::Node;
 use crate::refusal::Refusal;
 use crate::request::{Acquire, Convert, Extend, Release};
 use crate::rules::acquire::{Acquired, acquire};
-use crate::rules::break_lock::{break_lock, takes_slices};
+use crate::rules::break_lock::{break_lock, is_sliced};
 use crate::rules::convert::convert;
 use crate::rules::extend::extend;
 use crate::rules::fence::fence;
@@ -89,11 +89,11 @@ impl Run<'_> {
 
     /// Calls the rule of BREAK. If one slice cannot end all grants with the token, the client is blocked first.
     fn decide_break(&mut self, asked: Option<Token>, at: &mut At<'_>) -> Option<Step> {
-        if let Some(token) = asked.filter(|&token| takes_slices(at.held.as_deref(), token, at.now)) {
+        if let Some(token) = asked.filter(|&token| is_sliced(at.held.as_deref(), token, at.now)) {
             return self.then(Stage::BreaksLater(token), Step::Block);
         }
         match break_lock(self.key, at.held.as_deref_mut(), asked, at.node, at.now) {
-            Some(token) if asked.is_some() => self.go_on(Stage::Breaks { token, left: ENDED_A_STEP_MAX }),
+            Some(token) if asked.is_some() => self.continue_at(Stage::Breaks { token, left: ENDED_A_STEP_MAX }),
             Some(token) => self.end_broken(By::Command, token, at.node),
             None => self.answer(Ok(Reply::Null)),
         }
@@ -113,7 +113,7 @@ impl Run<'_> {
                 let (mode, grant) = lock.oldest();
                 let (token, number) = (grant.token(), mode.number());
                 let step = if held.is_some() {
-                    node.lock_ends(self.key, held.as_deref(), Ending::Expired, now.boot);
+                    node.record_lock_end(self.key, held.as_deref(), Ending::Expired, now.boot);
                     self.stage = Stage::Stored(token, number);
                     Step::Replace
                 } else {
@@ -156,13 +156,15 @@ impl Run<'_> {
         let released = release(self.key, held.as_deref_mut(), ask, node, now);
         // The usual case: nobody waits.
         if released == Released::Freed && !self.touches_queue {
-            node.lock_ends(self.key, held.as_deref(), Ending::Released, now.boot);
+            node.record_lock_end(self.key, held.as_deref(), Ending::Released, now.boot);
             self.stage = Stage::Answers(Ok(Reply::Holds(0)));
             return Some(Step::Delete(Some(Event::Released)));
         }
         let at = &mut At { key: self.key, held, said: Finding::Yes, node, now };
         match released {
-            Released::Freed => self.go_on(Stage::Passes(Passing::ended(Event::Released, By::Command), Reply::Holds(0))),
+            Released::Freed => {
+                self.continue_at(Stage::Passes(Passing::ended(Event::Released, By::Command), Reply::Holds(0)))
+            }
             Released::Left(own) => self.leave(own, at),
             Released::Lowered(own, left) => self.changed(own, None, Reply::Holds(left), at),
             Released::Unchanged(left) => self.answer(Ok(Reply::Holds(left))),

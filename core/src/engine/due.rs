@@ -72,8 +72,8 @@ impl Node {
     }
 
     /// Answers the client of `breaking` that all is done: no grant with its token is left.
-    pub fn has_broken(&mut self, breaking: &Breaking) {
-        self.waiting.tell(breaking.client, Answer::Broken(breaking.token));
+    pub fn answer_break(&mut self, breaking: &Breaking) {
+        self.waiting.answer(breaking.client, Answer::Broken(breaking.token));
     }
 
     /// Returns whether this client waits for the end of its BREAK, which is done in slices.
@@ -88,7 +88,7 @@ impl Node {
     }
 
     /// Removes the watched lock whose check has been due longest at `now`, and returns its database and name. The
-    /// driver then answers the watchers of [`Node::take_told`].
+    /// driver then answers the watchers of [`Node::take_outdated`].
     pub fn take_watch_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
         self.watching.pop_due(now)
     }

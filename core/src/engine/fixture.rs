@@ -122,7 +122,7 @@ impl Key {
             said = Finding::Yes;
             match step {
                 Step::Store(_) | Step::Replace => {
-                    let lock = *run.granted().expect("there is something to store");
+                    let lock = *run.take_granted().expect("there is something to store");
                     match held {
                         Some(held) => drop(held.replace(lock)),
                         None => *held = Some(lock),
@@ -134,22 +134,22 @@ impl Key {
                     self.tell(name, |record, now| encode_change(lock, id, now, BOOT, record));
                 }
                 Step::Left(_) => {
-                    let ended = run.ended().expect("a grant that left");
+                    let ended = run.take_ended().expect("a grant that left");
                     self.tell(name, |record, now| encode_end(&ended, now, BOOT, record));
                 }
                 Step::Delete(_) => {
                     let mut lock = held.take().expect("only what is there is deleted");
-                    self.node.unlinked(key, &mut lock);
+                    self.node.cancel_expiry(key, &mut lock);
                     self.replica = self.replica.take().filter(|_| name != b"k");
                 }
                 Step::Ask(question) => said = (self.says)(question).unwrap_or(Finding::Yes),
-                Step::TellWatchers => {
-                    let told = self.node.take_told(key, held.as_ref(), usize::MAX, now.boot);
+                Step::AnswerWatchers => {
+                    let told = self.node.take_outdated(key, held.as_ref(), usize::MAX, now.boot);
                     self.told.extend(told.iter().map(|id| id.0));
                 }
                 Step::Block if !self.blocks => said = Finding::No,
                 Step::Block => said = Finding::Blocked(self.new_id()),
-                Step::Tell(_) | Step::LookAtSlots | Step::Redirect | Step::Write => {}
+                Step::Publish(_) | Step::ReadSlots | Step::Redirect | Step::Write => {}
                 Step::Done(answer) => {
                     assert!(name != b"k" || self.written(held.as_ref()) == self.written(self.replica.as_ref()));
                     self.assert_counted();
@@ -259,7 +259,7 @@ impl Key {
                 let key = KEY;
                 self.node.ensure_may_watch(key, Asker::default())?;
                 let id = self.new_id();
-                self.node.watches(key, (id, Asker::default()), self.lock.as_ref(), &ask, now);
+                self.node.add_watcher(key, (id, Asker::default()), self.lock.as_ref(), &ask, now);
                 Some(id.0)
             }
         })
@@ -280,21 +280,21 @@ impl Key {
     pub fn del(&mut self) {
         let key = KEY;
         if let Some(mut lock) = self.lock.take() {
-            self.node.deleted(key, &lock, at(self.now).boot);
-            self.node.unlinked(key, &mut lock);
+            self.node.record_deleted(key, &lock, at(self.now).boot);
+            self.node.cancel_expiry(key, &mut lock);
         }
-        self.node.left(key);
+        self.node.on_lock_gone(key);
     }
 
     /// Renames the key `from` to `k`, so that its lock replaces the content of `k`.
     pub fn rename(&mut self, from: &[u8]) {
         let mut lock = self.others.remove(from).expect("it holds a lock");
-        self.node.deleted(key_of(from), &lock, at(self.now).boot);
-        self.node.unlinked(key_of(from), &mut lock);
+        self.node.record_deleted(key_of(from), &lock, at(self.now).boot);
+        self.node.cancel_expiry(key_of(from), &mut lock);
         if self.lock.is_some() {
             self.del();
         }
-        self.node.arrived(KEY, &mut lock, at(self.now).boot);
+        self.node.on_lock_arrived(KEY, &mut lock, at(self.now).boot);
         (self.replica, self.lock) = (Some(lock.clone()), Some(lock));
     }
 
@@ -311,7 +311,7 @@ impl Key {
             }
             if let Some((db, name)) = self.node.take_watch_due(now) {
                 let held = self.lock.as_ref().filter(|_| *name == *b"k");
-                let told = self.node.take_told(At { db, name: &name }, held, 1, now);
+                let told = self.node.take_outdated(At { db, name: &name }, held, 1, now);
                 self.told.extend(told.iter().map(|id| id.0));
                 continue;
             }
@@ -388,5 +388,5 @@ pub fn granted(answers: &[(u64, Answer)]) -> Vec<u64> {
 
 /// Returns the two steps by which a lock is handed over after `event` ended it.
 pub fn handed_over(event: Event) -> [Step; 2] {
-    [Step::Tell(event), Step::Store(Event::HandedOver)]
+    [Step::Publish(event), Step::Store(Event::HandedOver)]
 }

@@ -26,18 +26,18 @@ impl Node {
 
     /// Notes that `lock` came to `key` from elsewhere: it was loaded, replicated, renamed or restored. Later tokens are
     /// larger than its own. Its lease may be longer than this node grants, so that a guard has to last longer.
-    pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
+    pub fn on_lock_arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
         if let Some((token, ttl_ms)) = lock.highest() {
             self.saw(key, token, ttl_ms, now);
         }
-        self.history.arrived(lock);
+        self.history.on_lock_arrived(lock);
         lock.forget_past();
         self.schedule_expiry(key, Some(lock));
         self.watching.wake(key);
     }
 
     /// Notes that a grant of `lock` in `key` was changed by replication: the grant `id` is new, or different.
-    pub fn grant_arrived(&mut self, key: Key<'_>, lock: &mut Lock, id: GrantId, now: BootTime) {
+    pub fn on_grant_arrived(&mut self, key: Key<'_>, lock: &mut Lock, id: GrantId, now: BootTime) {
         let grant = lock.grant(id);
         self.saw(key, grant.token(), grant.ttl_ms(), now);
         self.schedule_expiry(key, Some(lock));
@@ -45,12 +45,12 @@ impl Node {
     }
 
     fn saw(&mut self, key: Key<'_>, token: Token, ttl_ms: u32, now: BootTime) {
-        self.ledger.saw_lease(ttl_ms, self.skew_ms, now);
+        self.ledger.on_lease(ttl_ms, self.skew_ms, now);
         self.tokens.observe(key.name, token);
     }
 
     /// Notes that `lock` is about to leave `key`, by whatever command or event, so that it needs no deadline there.
-    pub fn unlinked(&mut self, key: Key<'_>, lock: &mut Lock) {
+    pub fn cancel_expiry(&mut self, key: Key<'_>, lock: &mut Lock) {
         self.deadlines.cancel(key.db, lock);
     }
 
@@ -68,7 +68,7 @@ impl Node {
 
     /// Notes that something other than a command of this module removes the lock from `key`. Plans a check of the key's
     /// queue and watchers for the time after that. Returns whether there are any.
-    pub fn left(&mut self, key: Key<'_>) -> bool {
+    pub fn on_lock_gone(&mut self, key: Key<'_>) -> bool {
         let shared = self.share_name(key);
         let key = Key { name: shared.as_deref().unwrap_or(key.name), ..key };
         self.waiting.wake_at(key, BootTime::default());
@@ -92,12 +92,12 @@ impl Node {
     }
 
     /// Notes that a database, or all of them (`None`), is about to be emptied. Returns the deadlines of its locks. The
-    /// caller hands them to [`Node::dropped_perhaps`], or their end to [`Node::dropped`], which guards the node.
+    /// caller hands them to [`Node::on_perhaps_dropped`], or their end to [`Node::on_dropped`], which guards the node.
     pub fn flush(&mut self, db: Option<u32>) -> Detached {
         // Queues of other databases are checked too: the guard may be armed now, which changes when they can be served.
         self.waiting.wake_all();
         self.watching.wake_all();
-        self.keepalives.flushed(db);
+        self.keepalives.on_flushed(db);
         self.deadlines.detach(db)
     }
 
@@ -119,7 +119,7 @@ impl Node {
     /// Notes that locks were dropped for good. Their holders do not know, so nothing is granted until `last`, when the
     /// last of their leases would have ended. Returns whether any lease was still running; then the state file must say
     /// so before anything else happens.
-    pub fn dropped(&mut self, last: BootTime, now: BootTime) -> bool {
+    pub fn on_dropped(&mut self, last: BootTime, now: BootTime) -> bool {
         let is_live = now <= last;
         if is_live {
             self.arm_guard(Cause::Flush, now, last);
@@ -130,7 +130,7 @@ impl Node {
     /// Notes that locks were dropped, perhaps at the start of a reload that brings them back. Once data is loaded,
     /// [`Node::take_flush`] lists the locks that must be back. If no lease was still running, this hands `dropped`
     /// back.
-    pub fn dropped_perhaps(&mut self, dropped: Detached, now: BootTime) -> Result<(), Detached> {
+    pub fn on_perhaps_dropped(&mut self, dropped: Detached, now: BootTime) -> Result<(), Detached> {
         let Some(last) = dropped.last().filter(|last| now <= *last) else { return Err(dropped) };
         let guard = self.guard;
         self.flush.get_or_insert(Flush { guard, dropped: vec![] }).dropped.push(dropped);
@@ -145,9 +145,9 @@ impl Node {
     }
 
     /// Ends the guard that was armed for `flush`, because its locks are all back.
-    pub fn reloaded(&mut self, flush: &Flush) {
+    pub fn on_reloaded(&mut self, flush: &Flush) {
         self.guard = flush.guard;
-        self.history.reloaded();
+        self.history.on_reloaded();
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
     fn flushed(node: &mut Node, name: &[u8], at_ms: u64) -> Result<(), Detached> {
         node.schedule_expiry(Key { db: 0, name }, Some(&mut mine(1)));
         let dropped = node.flush(None);
-        node.dropped_perhaps(dropped, at(at_ms).boot)
+        node.on_perhaps_dropped(dropped, at(at_ms).boot)
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         let flush = node.take_flush().unwrap();
         let names: Vec<_> = flush.locks().map(|(_, name, end)| (name, end)).collect();
         assert_eq!(names, [(&b"one"[..], at(1_000).boot), (b"two", at(1_000).boot)]);
-        node.reloaded(&flush);
+        node.on_reloaded(&flush);
         assert_eq!(node.guard, before);
         assert!(node.take_flush().is_none());
     }
@@ -187,16 +187,16 @@ mod tests {
     #[test]
     fn what_arms_the_guard_meanwhile_outlasts_a_reload() {
         let causes: [(Cause, fn(&mut Node)); 3] = [
-            (Cause::Flush, |node| assert!(node.dropped(at(500).boot, at(20).boot))),
+            (Cause::Flush, |node| assert!(node.on_dropped(at(500).boot, at(20).boot))),
             (Cause::Operator, |node| _ = node.guard_by_operator(Some(480), at(20).boot)),
-            (Cause::Promotion, |node| node.leads(GuardPolicy::Auto, at(20))),
+            (Cause::Promotion, |node| node.become_master(GuardPolicy::Auto, at(20))),
         ];
         for (cause, arm) in causes {
             let mut node = node();
             assert!(flushed(&mut node, b"one", 10).is_ok());
             arm(&mut node);
             let flush = node.take_flush().unwrap();
-            node.reloaded(&flush);
+            node.on_reloaded(&flush);
             let armed = node.guard.armed(at(20).boot).unwrap();
             assert_eq!(armed.cause, cause);
             assert!(cause == Cause::Promotion || armed.until == at(500).boot, "{armed:?}");
@@ -211,7 +211,7 @@ mod tests {
         assert!(flushed(&mut node, b"one", 10).is_ok());
         node.guard_by_operator(None, at(20).boot);
         let flush = node.take_flush().unwrap();
-        node.reloaded(&flush);
+        node.on_reloaded(&flush);
         node.guard.ensure_open(at(20).boot).unwrap();
     }
 
@@ -227,8 +227,8 @@ mod tests {
         assert!(!node.guard_by_operator(None, at(60).boot), "it had ended");
         // No guard is armed. But the node knows of leases that an unknown master may have granted, and a later guard
         // would wait for them.
-        node.follows();
-        node.leads(GuardPolicy::Never, at(70));
+        node.become_replica();
+        node.become_master(GuardPolicy::Never, at(70));
         assert!(node.guard_by_operator(None, at(80).boot));
         assert!(!node.guard_by_operator(None, at(90).boot));
     }
@@ -253,7 +253,7 @@ mod tests {
     fn locks_that_had_ended_are_nothing_to_guard() {
         let mut node = node();
         assert_eq!(flushed(&mut node, b"one", 1_001).unwrap_err().len(), 1);
-        assert!(!node.dropped(at(1_000).boot, at(1_001).boot));
+        assert!(!node.on_dropped(at(1_000).boot, at(1_001).boot));
         assert!(node.take_flush().is_none());
         node.guard.ensure_open(at(1_001).boot).unwrap();
     }

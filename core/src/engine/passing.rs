@@ -66,13 +66,13 @@ impl Passing {
     }
 
     /// Begins a check of a queue: the key may be free, so that the first waiter can get the lock.
-    fn look(by: By) -> Self {
+    fn check(by: By) -> Self {
         Self { stage: Stage::Looked, has_ended: false, ..Self::ended(Event::Expired, by) }
     }
 
     /// Begins a check of a queue. If the lease of the lock in the key is over, the lock ends first.
     pub(super) fn begin(by: By, at: &mut At<'_>) -> Self {
-        let Some(lock) = at.held.as_deref().filter(|lock| lock.is_expired(at.now.boot)) else { return Self::look(by) };
+        let Some(lock) = at.held.as_deref().filter(|lock| lock.is_expired(at.now.boot)) else { return Self::check(by) };
         at.node.counters.expiries += lock.len() as u64;
         Self::ended(Event::Expired, by)
     }
@@ -96,7 +96,7 @@ impl Passing {
             Stage::Ends(event) => at.end(event),
             Stage::Looked if matches!(at.held, Some(Lock::Exclusive(_))) => (Stage::Waits, None),
             Stage::Looked => (Stage::Free, None),
-            Stage::Free => (Stage::Slot, at.node.slots.needs_look(at.key.name).then_some(Step::LookAtSlots)),
+            Stage::Free => (Stage::Slot, at.node.slots.must_read_slots(at.key.name).then_some(Step::ReadSlots)),
             Stage::Slot if at.node.slots.is_in_cluster() && at.held.is_none() => {
                 (Stage::SlotSaid, Some(Step::Ask(Question::IsServedHere)))
             }
@@ -166,8 +166,8 @@ impl Passing {
             }
             Err(refusal) => {
                 let stage = at.postpone(refusal);
-                let wants_write = refusal == Refusal::NotYet && at.node.wants_write(at.now);
-                (stage, wants_write.then_some(Step::Write))
+                let is_write_needed = refusal == Refusal::NotYet && at.node.is_write_needed(at.now);
+                (stage, is_write_needed.then_some(Step::Write))
             }
         }
     }
@@ -189,14 +189,14 @@ impl Passing {
 
 impl At<'_> {
     fn end(&mut self, event: Event) -> (Stage, Option<Step>) {
-        self.node.lock_ends(self.key, self.held.as_deref(), ending(event), self.now.boot);
+        self.node.record_lock_end(self.key, self.held.as_deref(), ending(event), self.now.boot);
         if !self.has_queue() {
             return (Stage::Over, Some(Step::Delete(Some(event))));
         }
         // In a cluster the key is deleted first: only for an absent key does the server say whether its slot has moved
         // away.
         let is_in_cluster = self.node.slots.is_in_cluster();
-        (Stage::Free, Some(if is_in_cluster { Step::Delete(Some(event)) } else { Step::Tell(event) }))
+        (Stage::Free, Some(if is_in_cluster { Step::Delete(Some(event)) } else { Step::Publish(event) }))
     }
 
     /// Refuses the first request if its user has lost the permission since it arrived.

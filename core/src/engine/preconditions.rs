@@ -37,7 +37,7 @@ pub(super) fn unmet(
         Some(NoneIsOver)
     } else if needs(QueueServed) && node.waiting.has_queue(key) {
         Some(QueueServed)
-    } else if needs(SlotKnown) && node.slots.needs_look(key.name) {
+    } else if needs(SlotKnown) && node.slots.must_read_slots(key.name) {
         Some(SlotKnown)
     } else if needs(OnDisk) && !node.ledger.is_ready() {
         Some(OnDisk)

@@ -13,7 +13,7 @@ use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::queue::shares::UserId;
 use crate::refusal::Refusal;
-use crate::rules::renew::kept;
+use crate::rules::renew::live_grant;
 use crate::values::key::Key;
 use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::time::Now;
@@ -98,17 +98,17 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the lock that [`Step::Store`] or [`Step::Replace`] stores.
-    pub fn granted(&mut self) -> Option<Box<Lock>> {
+    pub fn take_granted(&mut self) -> Option<Box<Lock>> {
         self.granted.take()
     }
 
     /// Returns the grant that left a lock which others still hold, for [`Step::Left`].
-    pub fn ended(&mut self) -> Option<Box<Grant>> {
+    pub fn take_ended(&mut self) -> Option<Box<Grant>> {
         self.ended.take()
     }
 
     /// Returns the command's answer if nothing else is left to do. Then the driver need not call [`Run::next`] again.
-    pub fn answered(&self) -> Option<&Result<Reply, Refusal>> {
+    pub fn final_answer(&self) -> Option<&Result<Reply, Refusal>> {
         match &self.stage {
             Stage::Answers(answer) if !self.is_watched => Some(answer),
             _ => None,
@@ -179,9 +179,9 @@ impl<'a> Run<'a> {
                 None => self.prepare(Precondition::SlotKnown, at),
                 step => step,
             },
-            Stage::Slot => self.then(Stage::Ready, Step::LookAtSlots),
+            Stage::Slot => self.then(Stage::Ready, Step::ReadSlots),
             Stage::Ready => match at.node.ready(at.now.boot) {
-                Ok(()) => self.go_on(Stage::Decides),
+                Ok(()) => self.continue_at(Stage::Decides),
                 Err(refusal) => self.refuse(refusal, at),
             },
             Stage::Decides => self.decide(at),
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
             Stage::Blocked { for_disk, user } => self.blocked(user, for_disk, at),
             Stage::Answers(_) if self.is_watched => {
                 self.is_watched = false;
-                Some(Step::TellWatchers)
+                Some(Step::AnswerWatchers)
             }
             Stage::Answers(answer) => Some(Step::Done(answer)),
         }
@@ -212,8 +212,8 @@ impl<'a> Run<'a> {
     fn begin(&mut self, at: &mut At<'_>) -> Option<Step> {
         if let Request::Renew(renewal) = self.request {
             // Watchers do not receive renewals, so a lock whose lease is renewed counts as unwatched.
-            let is_kept = kept(at.held.as_deref_mut(), renewal, at.now).is_some();
-            return self.go_on(if is_kept { Stage::Connection } else { Stage::Decides });
+            let is_kept = live_grant(at.held.as_deref_mut(), renewal, at.now).is_some();
+            return self.continue_at(if is_kept { Stage::Connection } else { Stage::Decides });
         }
         self.is_watched = at.node.watching.has(self.key);
         self.touches_queue =
@@ -247,7 +247,7 @@ impl<'a> Run<'a> {
         if !at.has_queue() {
             return self.answer(Ok(reply));
         }
-        self.go_on(Stage::Passes(Passing::begin(by, at), reply))
+        self.continue_at(Stage::Passes(Passing::begin(by, at), reply))
     }
 
     /// Removes a grant whose lease is over from a lock that others hold, and reports it. `None` if no such grant is
@@ -279,7 +279,7 @@ impl<'a> Run<'a> {
             Finding::No => {
                 if let Request::Renew(renewal) = self.request {
                     at.node.keepalives.end(renewal);
-                    if let Some((lock, own)) = kept(at.held.as_deref_mut(), renewal, at.now) {
+                    if let Some((lock, own)) = live_grant(at.held.as_deref_mut(), renewal, at.now) {
                         lock.grant_mut(own).mark_unconnected();
                     }
                 }
@@ -296,7 +296,7 @@ impl<'a> Run<'a> {
         match at.held.as_deref() {
             Some(lock) if due.is_of(lock) && lock.is_expired(at.now.boot) => {
                 at.node.counters.expiries += lock.len() as u64;
-                return self.go_on(Stage::Passes(Passing::ended(Event::Expired, By::Itself), Reply::Null));
+                return self.continue_at(Stage::Passes(Passing::ended(Event::Expired, By::Itself), Reply::Null));
             }
             // Others still hold the lock. A waiting request may be able to join them, now that grants have ended.
             Some(_) if self.over > 0 => return self.serve_queue(By::Itself, Reply::Null, at),
@@ -315,11 +315,11 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn block(&mut self, for_disk: bool) -> Option<Step> {
-        self.go_on(Stage::Blocks { for_disk })
+        self.continue_at(Stage::Blocks { for_disk })
     }
 
     pub(super) fn answer(&mut self, answer: Result<Reply, Refusal>) -> Option<Step> {
-        self.go_on(Stage::Answers(answer))
+        self.continue_at(Stage::Answers(answer))
     }
 
     /// Returns `step` for the driver, and continues with `stage` after it.
@@ -328,7 +328,7 @@ impl<'a> Run<'a> {
         Some(step)
     }
 
-    pub(super) fn go_on(&mut self, stage: Stage) -> Option<Step> {
+    pub(super) fn continue_at(&mut self, stage: Stage) -> Option<Step> {
         self.stage = stage;
         None
     }

@@ -44,31 +44,31 @@ pub enum Request<'a> {
 /// The next action that the engine asks of its driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Store the lock of [`super::Run::granted`] in the key, in place of its content. Tell replicas and the AOF, then
-    /// publish the event.
+    /// Store the lock of [`super::Run::take_granted`] in the key, in place of its content. Tell replicas and the AOF,
+    /// then publish the event.
     Store(Event),
-    /// Report that the lease of the lock in the key has ended, then store the lock of [`super::Run::granted`] in its
-    /// place.
+    /// Report that the lease of the lock in the key has ended, then store the lock of [`super::Run::take_granted`] in
+    /// its place.
     Replace,
     /// This grant of the lock in the key was added or changed in place. Tell replicas and the AOF, then publish the
     /// event.
     Changed(Option<Event>, GrantId),
-    /// The grant of [`super::Run::ended`] left the lock in the key, which others hold. Tell replicas and the AOF, then
-    /// publish the event.
+    /// The grant of [`super::Run::take_ended`] left the lock in the key, which others hold. Tell replicas and the AOF,
+    /// then publish the event.
     Left(Event),
     /// Publish the event. The key stays as it is for now; a later step changes or deletes it.
-    Tell(Event),
+    Publish(Event),
     /// Publish the event, then delete the key, on replicas and in the AOF too.
     Delete(Option<Event>),
     /// Answer this question, by `said` in the next call of [`super::Run::next`].
     Ask(Question),
     /// Read which slots of the cluster the node serves.
-    LookAtSlots,
+    ReadSlots,
     /// Answer all requests that wait for the key as the server answers for a slot that it does not serve.
     Redirect,
     /// The key has changed, and its lock has watchers: send the key's present content to the watchers of
-    /// [`crate::Node::take_told`].
-    TellWatchers,
+    /// [`crate::Node::take_outdated`].
+    AnswerWatchers,
     /// Block the client, and return the id under which it will be answered. [`Finding::No`] if it cannot be blocked, as
     /// in MULTI. The request of such a client has no WAIT: it would wait only for the disk, or for the slices of a
     /// BREAK.
@@ -94,8 +94,8 @@ pub enum Question {
     /// Asks for the sender of the request, which has to wait. [`Finding::Refused`] if the server has no memory for
     /// that.
     WhoAsks,
-    /// Asks which states are on the disk by now ([`crate::Node::written`]), and, if the start has not been judged yet,
-    /// for its verdict.
+    /// Asks which states are on the disk by now ([`crate::Node::on_written`]), and, if the start has not been judged
+    /// yet, for its verdict.
     OnDisk,
 }
 

@@ -50,7 +50,7 @@ impl Evicted {
 
     /// Returns until when `owner` may not acquire `key`, because another owner may hold the evicted lock; `None` if it
     /// may.
-    fn bars(&self, Key { db, name }: Key<'_>, owner: Owner<'_>, now: BootTime) -> Option<BootTime> {
+    fn barred_until(&self, Key { db, name }: Key<'_>, owner: Owner<'_>, now: BootTime) -> Option<BootTime> {
         let (holder, deadline) = self.0.get(&(db, Box::from(name)))?;
         (**holder != *owner.bytes() && now <= *deadline).then_some(*deadline)
     }
@@ -63,7 +63,7 @@ impl Evicted {
 
     #[inline(never)]
     fn ensure_not_barred(&self, key: Key<'_>, owner: Owner<'_>, now: BootTime) -> Result<(), Refusal> {
-        match self.bars(key, owner, now) {
+        match self.barred_until(key, owner, now) {
             Some(until) => Err(Refusal::Evicted { left_ms: until.ms_since_rounded_up(now).max(1) }),
             None => Ok(()),
         }
@@ -118,14 +118,14 @@ mod tests {
         let mut evicted = Evicted::default();
         evicted.note(KEY, Evictee::of(&mine(1)), at(0).boot);
         let deadline = at(1_000).boot;
-        assert_eq!(evicted.bars(KEY, owner("you"), deadline), Some(deadline));
+        assert_eq!(evicted.barred_until(KEY, owner("you"), deadline), Some(deadline));
         let barred = |left_ms| Err(Refusal::Evicted { left_ms });
         assert_eq!(evicted.ensure_open(KEY, owner("you"), at(0).boot), barred(1_000));
         assert_eq!(evicted.ensure_open(KEY, owner("you"), deadline), barred(1));
-        assert_eq!(evicted.bars(KEY, owner("you"), deadline.plus_us(1)), None);
-        assert_eq!(evicted.bars(KEY, owner("me"), deadline), None);
-        assert_eq!(evicted.bars(Key { db: 1, ..KEY }, owner("you"), deadline), None);
-        assert_eq!(evicted.bars(key_of(b"l"), owner("you"), deadline), None);
+        assert_eq!(evicted.barred_until(KEY, owner("you"), deadline.plus_us(1)), None);
+        assert_eq!(evicted.barred_until(KEY, owner("me"), deadline), None);
+        assert_eq!(evicted.barred_until(Key { db: 1, ..KEY }, owner("you"), deadline), None);
+        assert_eq!(evicted.barred_until(key_of(b"l"), owner("you"), deadline), None);
         evicted.sweep(deadline);
         assert_eq!(evicted.len(), 1);
         evicted.sweep(deadline.plus_us(1));
@@ -152,14 +152,14 @@ mod tests {
             let mut evicted = Evicted::default();
             evicted.note(KEY, evictee("me", first), at(0).boot);
             evicted.note(KEY, evictee("me", second), at(400).boot);
-            assert_eq!(evicted.bars(KEY, owner("me"), at(400).boot), None);
-            assert_eq!(evicted.bars(KEY, owner("you"), at(400).boot), Some(at(until).boot));
+            assert_eq!(evicted.barred_until(KEY, owner("me"), at(400).boot), None);
+            assert_eq!(evicted.barred_until(KEY, owner("you"), at(400).boot), Some(at(until).boot));
         }
         let mut evicted = Evicted::default();
         evicted.note(KEY, evictee("you", 1_000), at(0).boot);
         evicted.note(KEY, evictee("me", 1_000), at(0).boot);
-        assert!(evicted.bars(KEY, owner("me"), at(0).boot).is_some(), "neither of two holders may take it");
+        assert!(evicted.barred_until(KEY, owner("me"), at(0).boot).is_some(), "neither of two holders may take it");
         evicted.note(KEY, evictee("me", 2_000), at(1_001).boot);
-        assert_eq!(evicted.bars(KEY, owner("me"), at(1_001).boot), None, "the other lease is over");
+        assert_eq!(evicted.barred_until(KEY, owner("me"), at(1_001).boot), None, "the other lease is over");
     }
 }

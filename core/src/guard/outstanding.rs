@@ -86,7 +86,7 @@ impl OutstandingTtl {
 
     /// Returns whether [`lift`](Self::lift) would lower the value at `now`, because leases that the node has not seen
     /// count in it.
-    pub fn counts_unseen(&self, now: BootTime) -> bool {
+    pub fn has_unseen(&self, now: BootTime) -> bool {
         self.own_ms(now) > self.seen_ms
     }
 
@@ -158,9 +158,9 @@ mod tests {
         assert_eq!(outstanding.ms(ms(2)), MAX_TTL_LIMIT_MS);
         outstanding.raise(300, 0, ms(3));
         assert_eq!(outstanding.ms(ms(3)), MAX_TTL_LIMIT_MS);
-        assert!(outstanding.counts_unseen(ms(3)));
+        assert!(outstanding.has_unseen(ms(3)));
         outstanding.lift(0, ms(3));
         assert_eq!((outstanding.ms(ms(306)), outstanding.ms(ms(307))), (300, 100), "an operator knows better");
-        assert!(!outstanding.counts_unseen(ms(3)));
+        assert!(!outstanding.has_unseen(ms(3)));
     }
 }

@@ -117,7 +117,7 @@ impl InCluster {
     }
 
     #[inline(never)]
-    fn needs_look(&self, slot: u16) -> bool {
+    fn must_read_slots(&self, slot: u16) -> bool {
         !self.served.contains(slot) || self.dropped.contains_key(&slot)
     }
 }
@@ -131,7 +131,7 @@ impl Slots {
     }
 
     /// Returns whether `owned` are exactly the slots that the node served when it last read them.
-    pub(crate) fn serves_just(&self, owned: &SlotSet) -> bool {
+    pub(crate) fn are_exactly(&self, owned: &SlotSet) -> bool {
         self.0.as_ref().is_some_and(|cluster| cluster.served == *owned)
     }
 
@@ -143,7 +143,7 @@ impl Slots {
     }
 
     /// Notes that these slots are coming from the node `from` in one step with their locks. `None`: they no longer are.
-    pub fn arriving(&mut self, slots: RangeInclusive<u16>, from: Option<ServerId>) {
+    pub fn on_arriving(&mut self, slots: RangeInclusive<u16>, from: Option<ServerId>) {
         if let Some(known) = &mut self.0 {
             for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
                 match from {
@@ -156,7 +156,7 @@ impl Slots {
 
     /// Notes that at `now` these slots have come to this node in one step with their locks. It serves them from now on,
     /// but grants nothing in them until their source has said what it forgot: without an answer until `until`.
-    pub fn came(&mut self, slots: RangeInclusive<u16>, now: BootTime, until: BootTime) -> Gained {
+    pub fn on_arrived(&mut self, slots: RangeInclusive<u16>, now: BootTime, until: BootTime) -> Gained {
         let mut gained = Gained::default();
         let Some(known) = &mut self.0 else { return gained };
         for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
@@ -195,7 +195,7 @@ impl Slots {
 
     /// Takes the answer of the node `from` to the question of the time `asked`: grants that it has forgotten may last
     /// until `until`. Returns the number of slots that are guarded because of it, and of those that are now open.
-    pub fn source_answers(
+    pub fn on_source_answer(
         &mut self,
         from: ServerId,
         asked: BootTime,
@@ -203,7 +203,7 @@ impl Slots {
         until: BootTime,
     ) -> (usize, usize) {
         let Some(known) = &mut self.0 else { return (0, 0) };
-        if !known.sources.hear(&from, asked, until) {
+        if !known.sources.on_answer(&from, asked, until) {
             return (0, 0);
         }
         let settled =
@@ -222,7 +222,7 @@ impl Slots {
 
     /// Notes that at `now` the node serves the slots `owned`, and is importing `imported`. Slots that it gained without
     /// their locks are guarded until `until`, and so are others whose source does not answer.
-    pub fn seen(&mut self, owned: &SlotSet, imported: Imports, now: BootTime, until: BootTime) -> Gained {
+    pub fn update(&mut self, owned: &SlotSet, imported: Imports, now: BootTime, until: BootTime) -> Gained {
         let mut gained = Gained::default();
         let Some(known) = &mut self.0 else { return gained };
         known.guards.retain(|_, until| now <= *until);
@@ -268,8 +268,8 @@ impl Slots {
     /// it has not read that lock's slot yet, or does not know why locks were deleted there.
     // Inlined because it is one comparison outside a cluster.
     #[inline(always)]
-    pub fn needs_look(&self, name: &[u8]) -> bool {
-        self.0.as_ref().is_some_and(|known| known.needs_look(slot_of(name)))
+    pub fn must_read_slots(&self, name: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|known| known.must_read_slots(slot_of(name)))
     }
 
     /// Notes that a command deleted a live lock with the key `name`. Its lease would have ended at `end`.

@@ -63,7 +63,7 @@ impl Sources {
 
     /// Takes the answer of `node` to the question of the time `asked`: it may have forgotten grants that last until
     /// `until`. Returns false if that question was not asked, or if a later one is already answered.
-    pub fn hear(&mut self, node: &ServerId, asked: BootTime, until: BootTime) -> bool {
+    pub fn on_answer(&mut self, node: &ServerId, asked: BootTime, until: BootTime) -> bool {
         let Some(source) = self.0.get_mut(node) else { return false };
         let is_newer = source.answer.is_none_or(|answer| answer.asked <= asked);
         if source.asked.is_none_or(|last| last < asked) || !is_newer {
@@ -102,18 +102,18 @@ mod tests {
     #[test]
     fn an_answer_counts_for_a_while_and_for_slots_that_came_before_the_question() {
         let mut sources = Sources::default();
-        assert!(!sources.hear(&FROM, ms(1), ms(0)), "nobody asked");
+        assert!(!sources.on_answer(&FROM, ms(1), ms(0)), "nobody asked");
         sources.ask(FROM, ms(0), ms(100));
-        assert!(!sources.hear(&FROM, ms(101), ms(0)), "that was not asked");
+        assert!(!sources.on_answer(&FROM, ms(101), ms(0)), "that was not asked");
         assert_eq!(sources.forgot_until(&FROM, ms(0), ms(100)), None);
-        assert!(sources.hear(&FROM, ms(100), ms(5_000)));
+        assert!(sources.on_answer(&FROM, ms(100), ms(5_000)));
         assert_eq!(sources.forgot_until(&FROM, ms(100), ms(300)), Some(ms(5_000)));
         assert_eq!(sources.forgot_until(&FROM, ms(100), ms(301)), None, "too old");
         assert_eq!(sources.forgot_until(&FROM, ms(101), ms(300)), None, "asked before the slot came");
         sources.ask(FROM, ms(0), ms(200));
         sources.ask(FROM, ms(0), ms(300));
-        assert!(sources.hear(&FROM, ms(300), ms(0)));
-        assert!(!sources.hear(&FROM, ms(200), ms(9_000)), "a later question has been answered");
+        assert!(sources.on_answer(&FROM, ms(300), ms(0)));
+        assert!(!sources.on_answer(&FROM, ms(200), ms(9_000)), "a later question has been answered");
         assert_eq!(sources.forgot_until(&FROM, ms(0), ms(300)), Some(ms(0)));
         sources.keep(|_| false);
         assert_eq!(sources.forgot_until(&FROM, ms(0), ms(300)), None);

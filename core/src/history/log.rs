@@ -23,7 +23,7 @@ pub enum About {
 
 /// A request that waited and failed, for its entry in the log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct InVain<'a> {
+pub(crate) struct FailedWait<'a> {
     pub owner: &'a [u8],
     pub note: &'a [u8],
     pub wanted: Wanted,
@@ -139,7 +139,14 @@ impl Log {
     }
 
     /// Logs that a request for the lock of `key` waited until `at` and failed.
-    pub(super) fn push_wait(&mut self, key: Key<'_>, wait: InVain<'_>, ending: Ending, waiters: usize, at: BootTime) {
+    pub(super) fn push_wait(
+        &mut self,
+        key: Key<'_>,
+        wait: FailedWait<'_>,
+        ending: Ending,
+        waiters: usize,
+        at: BootTime,
+    ) {
         let times = (at.ms_since(wait.since), 0);
         self.push(key, About::Wait(wait.wanted), (wait.owner, wait.note), times, (ending, waiters, at));
     }

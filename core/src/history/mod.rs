@@ -13,7 +13,7 @@ pub mod top;
 
 use crate::history::ending::Ending;
 use crate::history::grant_events::{GrantEvent, Happened, Outbox};
-use crate::history::log::{InVain, Log};
+use crate::history::log::{FailedWait, Log};
 use crate::history::prefixes::Prefixes;
 use crate::history::top::Top;
 use crate::lock::Lock;
@@ -146,33 +146,33 @@ impl History {
     }
 
     /// Counts `count` requests that found the lock of `key` held by another owner.
-    pub(crate) fn contended(&mut self, key: Key<'_>, count: u64) {
+    pub(crate) fn count_contended(&mut self, key: Key<'_>, count: u64) {
         if !self.prefixes.is_empty() {
             self.prefixes.of(key.name).contended += count;
         }
     }
 
     /// Records that a request for the lock of `key` got it after waiting `us` microseconds.
-    pub(crate) fn served(&mut self, key: Key<'_>, us: u64) {
+    pub(crate) fn record_wait(&mut self, key: Key<'_>, us: u64) {
         if !self.prefixes.is_empty() {
             self.prefixes.of(key.name).waits.record(us);
         }
     }
 
     /// Counts a request that waits for the lock of `key`.
-    pub(crate) fn waits(&mut self, key: Key<'_>) {
+    pub(crate) fn count_wait(&mut self, key: Key<'_>) {
         self.contention.waited.count(key);
     }
 
     /// Counts a request that was refused the lock of `key`, which another owner holds.
-    pub(crate) fn is_refused(&mut self, key: Key<'_>) {
+    pub(crate) fn count_refusal(&mut self, key: Key<'_>) {
         self.contention.refused.count(key);
     }
 
     /// Returns whether an end of `grant` at `now`, for the reason `ending`, goes into the log, the events or the
     /// figures.
     #[inline(always)]
-    pub(crate) fn wants(&self, grant: &Grant, ending: Ending, now: BootTime) -> bool {
+    pub(crate) fn is_recorded(&self, grant: &Grant, ending: Ending, now: BootTime) -> bool {
         now.us_since(grant.granted()) >= self.from_us
             || grant.waited().ms() >= self.from_ms
             || (ending == Ending::Broken && self.log.is_on())
@@ -205,7 +205,7 @@ impl History {
     #[cold]
     pub(crate) fn lock_ended(&mut self, key: Key<'_>, lock: &Lock, ending: Ending, waiters: usize, now: BootTime) {
         for (mode, grant) in lock.grants().take(LOGGED_TOGETHER_MAX) {
-            if self.wants(grant, ending, now) {
+            if self.is_recorded(grant, ending, now) {
                 self.grant_ended(key, (mode, grant), ending, waiters, now);
             }
         }
@@ -213,7 +213,14 @@ impl History {
 
     /// Records that a request for the lock of `key` failed: at `now`, or at the end of its wait if that was earlier.
     /// `waiters` other requests still wait.
-    pub(crate) fn wait_ended(&mut self, key: Key<'_>, wait: InVain<'_>, ending: Ending, waiters: usize, now: BootTime) {
+    pub(crate) fn record_failed_wait(
+        &mut self,
+        key: Key<'_>,
+        wait: FailedWait<'_>,
+        ending: Ending,
+        waiters: usize,
+        now: BootTime,
+    ) {
         self.log.push_wait(key, wait, ending, waiters, now.min(wait.until));
     }
 
@@ -225,7 +232,7 @@ impl History {
 
     /// Notices that `lock` came to a key. If it was deleted from another key just before, that was a RENAME, and the
     /// records say so from now on.
-    pub(crate) fn arrived(&mut self, lock: &Lock) {
+    pub(crate) fn on_lock_arrived(&mut self, lock: &Lock) {
         if self.log.is_empty() && !self.outbox.has_events() {
             return;
         }
@@ -241,7 +248,7 @@ impl History {
     }
 
     /// Corrects the records: the last flush was the start of a reload, so its locks did not end.
-    pub(crate) fn reloaded(&mut self) {
+    pub(crate) fn on_reloaded(&mut self) {
         self.log.unflush();
         self.outbox.unflush();
     }

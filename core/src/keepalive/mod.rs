@@ -261,12 +261,12 @@ impl KeepAlives {
         let due = self.due.first().filter(|(due, _)| *due <= now).map(|(_, holder)| Arc::clone(holder));
         let holder = due.or_else(|| self.places.take_left(&self.kept))?;
         let renewal = Renewal { kept: *self.kept.get(&holder)?, holder };
-        self.look_at(&renewal, now.plus_ms(RENEW_AGAIN_MS));
+        self.schedule_check(&renewal, now.plus_ms(RENEW_AGAIN_MS));
         Some(renewal)
     }
 
     /// Schedules the next check of this lease for the time `due`.
-    pub(crate) fn look_at(&mut self, renewal: &Renewal, due: BootTime) {
+    pub(crate) fn schedule_check(&mut self, renewal: &Renewal, due: BootTime) {
         if let Some(kept) = self.kept.get_mut(&renewal.holder) {
             self.due.remove(&(kept.due, Arc::clone(&renewal.holder)));
             kept.due = due;
@@ -282,22 +282,22 @@ impl KeepAlives {
         if !is_here && self.places.renewals() + self.waiting + kept.share.renewals > RENEWALS_MAX {
             return false;
         }
-        self.places.found(&renewal.holder, &mut kept.seen, kept.share);
+        self.places.on_found(&renewal.holder, &mut kept.seen, kept.share);
         true
     }
 
     /// Notes that the lock left `key`, by whatever command. Its leases do not count towards the node's maximum of
     /// renewals until their next check finds the lock there again.
     #[inline(always)]
-    pub(crate) fn left(&mut self, key: Key<'_>) {
+    pub(crate) fn on_lock_gone(&mut self, key: Key<'_>) {
         if !self.is_empty() {
-            self.places.left(key);
+            self.places.on_lock_gone(key);
         }
     }
 
     /// Notes that all locks of the database `db` left their keys; `None` stands for all databases.
-    pub(crate) fn flushed(&mut self, db: Option<u32>) {
-        self.places.flushed(db);
+    pub(crate) fn on_flushed(&mut self, db: Option<u32>) {
+        self.places.on_flushed(db);
     }
 
     /// Stops renewing this lease, whatever its KEEPALIVE asked for.
@@ -307,7 +307,7 @@ impl KeepAlives {
 
     /// Notes that the grant of `owner` ended, so that its lease is no longer renewed.
     #[inline(always)]
-    pub(crate) fn ended(&mut self, key: Key<'_>, owner: &[u8]) {
+    pub(crate) fn on_grant_ended(&mut self, key: Key<'_>, owner: &[u8]) {
         if !self.is_empty() {
             self.end_of(key, owner);
         }

@@ -168,7 +168,7 @@ impl Places {
     }
 
     /// Notes that the lock of this holder's lease, which remembers `seen`, was found in its key.
-    pub fn found(&mut self, holder: &Holder, seen: &mut u64, share: Share) {
+    pub fn on_found(&mut self, holder: &Holder, seen: &mut u64, share: Share) {
         let Some(database) = self.databases.get_mut(&holder.db) else { return };
         let Some((leases, count)) = database.leases(&holder.name) else { return };
         if std::mem::replace(seen, count) != count {
@@ -180,7 +180,7 @@ impl Places {
     }
 
     /// Notes that the lock of `key` left it.
-    pub fn left(&mut self, key: Key<'_>) {
+    pub fn on_lock_gone(&mut self, key: Key<'_>) {
         let Some(database) = self.databases.get_mut(&key.db) else { return };
         let Some((leases, _)) = database.leases(key.name) else { return };
         let here = std::mem::take(&mut leases.here);
@@ -196,7 +196,7 @@ impl Places {
     }
 
     /// Notes that all locks of this database left their keys; `None` stands for all databases.
-    pub fn flushed(&mut self, db: Option<u32>) {
+    pub fn on_flushed(&mut self, db: Option<u32>) {
         let of: Vec<u32> = db.map_or_else(|| self.databases.keys().copied().collect(), |db| vec![db]);
         for db in of {
             let Some(database) = self.databases.get_mut(&db) else { continue };
@@ -307,16 +307,16 @@ mod tests {
                         expected.insert((db, lock, name), true);
                     }
                     Step::End { db, lock, owner: name } => {
-                        keeps.ended(Key { db, name: &names[lock] }, OWNERS[name].as_bytes());
+                        keeps.on_grant_ended(Key { db, name: &names[lock] }, OWNERS[name].as_bytes());
                         expected.remove(&(db, lock, name));
                     }
                     Step::Leave { db, lock } => {
-                        keeps.left(Key { db, name: &names[lock] });
+                        keeps.on_lock_gone(Key { db, name: &names[lock] });
                         let of = expected.iter_mut().filter(|(place, _)| (place.0, place.1) == (db, lock));
                         of.for_each(|(_, is_here)| *is_here = false);
                     }
                     Step::Flush { db } => {
-                        keeps.flushed(db);
+                        keeps.on_flushed(db);
                         let of = expected.iter_mut().filter(|(place, _)| db.is_none_or(|db| place.0 == db));
                         of.for_each(|(_, is_here)| *is_here = false);
                     }

@@ -319,9 +319,9 @@ impl Entries {
         let Some(&Entry { due, before, after, .. }) = self.entries.get(place) else { return };
         match before {
             CAME_DUE => return,
-            FIRST => self.begins_near(tick_of(due), after),
+            FIRST => self.set_first_near(tick_of(due), after),
             FIRST_OVERDUE => self.overdue = after,
-            FIRST_FAR => self.begins_far(tick_of(due) >> FAR_BITS, after),
+            FIRST_FAR => self.set_first_far(tick_of(due) >> FAR_BITS, after),
             before => {
                 if let Some(entry) = self.entries.get_mut(before) {
                     entry.after = after;
@@ -335,7 +335,7 @@ impl Entries {
 
     /// Sets the first entry of a tick in the ring; [`NONE`] if the tick has no entry.
     #[inline]
-    fn begins_near(&mut self, tick: u64, first: u32) {
+    fn set_first_near(&mut self, tick: u64, first: u32) {
         if first != NONE {
             self.near.set(tick, first);
             return;
@@ -346,7 +346,7 @@ impl Entries {
         }
     }
 
-    fn begins_far(&mut self, list: u64, first: u32) {
+    fn set_first_far(&mut self, list: u64, first: u32) {
         if first != NONE {
             self.far.insert(list, first);
             return;

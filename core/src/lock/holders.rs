@@ -179,7 +179,7 @@ impl Holders {
     fn list(&mut self, place: u32) {
         let Holder { grant, mode, .. } = holder_at(&self.pieces, place);
         if let Some(phase) = &mut self.phase {
-            phase.granted(*mode, grant.token);
+            phase.on_grant(*mode, grant.token);
         }
         self.longest_ttl_ms = self.longest_ttl_ms.max(grant.ttl_ms());
         self.ends.insert(End { due: grant.deadline, place });
@@ -226,7 +226,7 @@ impl Holders {
     /// nothing has to be noted: later lower bounds are above all tokens anyway.)
     pub(super) fn retire(&mut self, token: Token) {
         if let Some(phase) = &mut self.phase {
-            phase.granted(Mode::Exclusive, token);
+            phase.on_grant(Mode::Exclusive, token);
         }
     }
 

@@ -53,7 +53,7 @@ impl Phase {
 
     /// Notes that a grant of `mode` now has `token`: it was granted, or its token was raised. An exclusive grant's
     /// token counts for later readers once it is shared.
-    pub fn granted(&mut self, mode: Mode, token: Token) {
+    pub fn on_grant(&mut self, mode: Mode, token: Token) {
         let highest = match mode {
             Mode::Exclusive => &mut self.floor,
             Mode::Shared => return,
@@ -81,12 +81,12 @@ mod tests {
         let floors =
             |phase: &Phase| [Mode::Exclusive, Mode::Shared, permit(1), permit(2)].map(|mode| phase.floor_of(mode, 30));
         assert_eq!(floors(&phase), [30, 10, 10, 10]);
-        phase.granted(Mode::Shared, token(20));
+        phase.on_grant(Mode::Shared, token(20));
         assert_eq!(floors(&phase), [30, 10, 10, 10], "readers need no order");
-        phase.granted(permit(2), token(25));
-        phase.granted(permit(2), token(22));
+        phase.on_grant(permit(2), token(25));
+        phase.on_grant(permit(2), token(22));
         assert_eq!(floors(&phase), [30, 10, 10, 25]);
-        phase.granted(Mode::Exclusive, token(28));
+        phase.on_grant(Mode::Exclusive, token(28));
         assert_eq!(
             floors(&phase),
             [30, 28, 28, 28],

@@ -23,11 +23,11 @@ impl Node {
     /// owner granted. Later tokens are larger than any that the former owner can have issued.
     pub fn update_slots(&mut self, owned: &SlotSet, imported: Imports, now: Now) -> Gained {
         let until = now.boot.plus_ms(self.guard_ms(now.boot));
-        if !self.slots.serves_just(owned) {
+        if !self.slots.are_exactly(owned) {
             // A lock that is free here may now be held on another node, so every watched lock is checked.
             self.watching.wake_all();
         }
-        let gained = self.slots.seen(owned, imported, now.boot, until);
+        let gained = self.slots.update(owned, imported, now.boot, until);
         if gained.unknown > 0 {
             self.pass_tokens_of_others(now);
         }
@@ -45,14 +45,14 @@ impl Node {
     }
 
     /// Notes that these slots are coming from the node `from` in one step with their locks. `None`: they no longer are.
-    pub fn slots_arrive(&mut self, slots: RangeInclusive<u16>, from: Option<ServerId>) {
-        self.slots.arriving(slots, from);
+    pub fn on_slots_arriving(&mut self, slots: RangeInclusive<u16>, from: Option<ServerId>) {
+        self.slots.on_arriving(slots, from);
     }
 
     /// Notes that these slots have come to this node in one step with their locks. It grants nothing in them until it
     /// knows what their source has forgotten.
-    pub fn slots_came(&mut self, slots: RangeInclusive<u16>, now: Now) -> Gained {
-        let gained = self.slots.came(slots, now.boot, now.boot.plus_ms(self.guard_ms(now.boot)));
+    pub fn on_slots_arrived(&mut self, slots: RangeInclusive<u16>, now: Now) -> Gained {
+        let gained = self.slots.on_arrived(slots, now.boot, now.boot.plus_ms(self.guard_ms(now.boot)));
         self.pass_tokens_of_others(now);
         gained
     }
@@ -65,7 +65,7 @@ impl Node {
     /// Takes the answer of the node `from` to the question of the time `asked`: grants that it has forgotten may last
     /// for `forgotten_ms` from `now` on (0: it has forgotten none). Returns the number of slots that are guarded because
     /// of it, and of those that are now open.
-    pub fn source_answers(
+    pub fn on_source_answer(
         &mut self,
         from: ServerId,
         asked: BootTime,
@@ -74,7 +74,7 @@ impl Node {
     ) -> (usize, usize) {
         // The other node's clock may be slower than this one's.
         let until = if forgotten_ms == 0 { BootTime::default() } else { now.plus_ms(guard_ms(forgotten_ms, 0)) };
-        self.slots.source_answers(from, asked, now, until)
+        self.slots.on_source_answer(from, asked, now, until)
     }
 
     /// Returns the longest time, in milliseconds, for which a grant that this node has forgotten may still last; 0 if
@@ -89,7 +89,7 @@ impl Node {
 
     /// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. If it turns
     /// out that the server emptied the whole slot, the slot is guarded.
-    pub fn dropped_in_slot(&mut self, name: &[u8], end: BootTime) {
+    pub fn on_dropped_in_slot(&mut self, name: &[u8], end: BootTime) {
         self.slots.drop_lock(name, end);
     }
 

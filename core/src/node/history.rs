@@ -31,19 +31,19 @@ impl Node {
     }
 
     /// Counts `count` requests for the lock of `key` whose answer was that another owner holds it.
-    pub(crate) fn contended(&mut self, key: Key<'_>, count: u64) {
+    pub(crate) fn count_contended(&mut self, key: Key<'_>, count: u64) {
         self.counters.contended += count;
-        self.history.contended(key, count);
+        self.history.count_contended(key, count);
     }
 
     /// Reports that all grants of `lock` of `key` end at `now`, for the reason `ending`.
     #[inline(always)]
-    pub(crate) fn lock_ends(&mut self, key: Key<'_>, lock: Option<&Lock>, ending: Ending, now: BootTime) {
+    pub(crate) fn record_lock_end(&mut self, key: Key<'_>, lock: Option<&Lock>, ending: Ending, now: BootTime) {
         if matches!(ending, Ending::Broken | Ending::Deleted) {
-            self.keepalives.left(key);
+            self.keepalives.on_lock_gone(key);
         }
         match lock {
-            Some(Lock::Exclusive(grant)) if !self.history.wants(grant, ending, now) => {}
+            Some(Lock::Exclusive(grant)) if !self.history.is_recorded(grant, ending, now) => {}
             Some(lock) => {
                 let waiters = self.waiting.len_of(key);
                 self.history.lock_ended(key, lock, ending, waiters, now);
@@ -53,9 +53,9 @@ impl Node {
     }
 
     /// Reports that one of several grants of the lock of `key` ends at `now`, for the reason `ending`.
-    pub(crate) fn grant_ends(&mut self, key: Key<'_>, of: (Mode, &Grant), ending: Ending, now: BootTime) {
-        self.keepalives.ended(key, of.1.owner());
-        if self.history.wants(of.1, ending, now) {
+    pub(crate) fn record_grant_end(&mut self, key: Key<'_>, of: (Mode, &Grant), ending: Ending, now: BootTime) {
+        self.keepalives.on_grant_ended(key, of.1.owner());
+        if self.history.is_recorded(of.1, ending, now) {
             let waiters = self.waiting.len_of(key);
             self.history.grant_ended(key, of, ending, waiters, now);
         }
@@ -63,12 +63,12 @@ impl Node {
 
     /// Reports that another command of the server deletes `lock` from `key` at `now`. Only the node that grants the
     /// lock reports that, no replica.
-    pub fn deleted(&mut self, key: Key<'_>, lock: &Lock, now: BootTime) {
-        self.lock_ends(key, Some(lock), Ending::Deleted, now);
+    pub fn record_deleted(&mut self, key: Key<'_>, lock: &Lock, now: BootTime) {
+        self.record_lock_end(key, Some(lock), Ending::Deleted, now);
     }
 
     /// Reports that a flush deletes `lock` from `key` at `now`.
-    pub fn flushed(&mut self, key: Key<'_>, lock: &Lock, now: BootTime) {
-        self.lock_ends(key, Some(lock), Ending::Flushed, now);
+    pub fn record_flushed(&mut self, key: Key<'_>, lock: &Lock, now: BootTime) {
+        self.record_lock_end(key, Some(lock), Ending::Flushed, now);
     }
 }

@@ -1,8 +1,8 @@
 //! The life of an incarnation: how a node begins one, which state must be on the disk, and how it becomes a replica or
 //! a master.
 //!
-//! The state file's writer takes a state from [`Node::state_to_write`], and reports with [`Node::written`] that it is
-//! on the disk.
+//! The state file's writer takes a state from [`Node::state_to_write`], and reports with [`Node::on_written`] that it
+//! is on the disk.
 
 use crate::durability::ledger::{Beginning, Ledger};
 use crate::durability::node_state::NodeState;
@@ -52,7 +52,7 @@ impl Node {
     /// the guard. Returns that judgement. From now on states are written, and the first must be on the disk before the
     /// node grants anything.
     pub fn judge(&mut self, start: &Start<'_>, policy: GuardPolicy, now: BootTime) -> bool {
-        let outstanding_ttl_ms = self.ledger.judged(now);
+        let outstanding_ttl_ms = self.ledger.on_judged(now);
         let verdict = start.judge(policy, now);
         if verdict.is_guarded {
             self.arm_guard(Cause::Restart, now, now.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms)));
@@ -81,18 +81,18 @@ impl Node {
     }
 
     /// Notes that the state with this number, which has this ceiling, is on the disk.
-    pub fn written(&mut self, number: u64, ceiling: u64) {
-        self.ledger.written(number, ceiling, &mut self.tokens);
+    pub fn on_written(&mut self, number: u64, ceiling: u64) {
+        self.ledger.on_written(number, ceiling, &mut self.tokens);
     }
 
     /// Notes that the stamp beside the data names this incarnation now.
-    pub fn stamped(&mut self) {
-        self.ledger.stamped();
+    pub fn on_stamped(&mut self) {
+        self.ledger.on_stamped();
     }
 
     /// Sets whether another server has taken the state file. Then this node may grant nothing under its name.
-    pub fn file_taken(&mut self, is_taken: bool) {
-        self.ledger.taken(is_taken);
+    pub fn set_file_taken(&mut self, is_taken: bool) {
+        self.ledger.set_file_taken(is_taken);
     }
 
     /// Raises the floor of tokens to `token`: an operator asked for it (LOCK.FLOOR), or another node may have issued
@@ -112,8 +112,8 @@ impl Node {
 
     /// Returns whether a request was refused because its token is above the ceiling of every state handed to the file's
     /// writer. Then a state with a larger ceiling has to be written.
-    pub fn wants_write(&self, now: Now) -> bool {
-        self.ledger.wants_write(&self.tokens, self.skew_ms, now)
+    pub fn is_write_needed(&self, now: Now) -> bool {
+        self.ledger.is_write_needed(&self.tokens, self.skew_ms, now)
     }
 
     /// Returns whether a state should be written now, before a request has to wait for that. The driver calls it ten
@@ -130,26 +130,26 @@ impl Node {
     }
 
     /// Notes, on a replica, the values that its master sent, those of [`Node::replica_news`].
-    pub fn heard(&mut self, ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
+    pub fn on_master_values(&mut self, ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
         self.tokens.observe_stripes(stripes);
-        self.ledger.heard(ceiling, outstanding_ttl_ms);
+        self.ledger.on_master_values(ceiling, outstanding_ttl_ms);
     }
 
     /// Notes that the node follows a master now, or another one. A BREAK in progress is refused: the client can ask the
     /// master for the rest.
-    pub fn follows(&mut self) {
+    pub fn become_replica(&mut self) {
         // From now on the master renews the leases of its own clients; this node renews none.
         self.keepalives.clear();
         for breaking in std::mem::take(&mut self.breaking) {
-            self.waiting.tell(breaking.client, Answer::Refused(Refusal::MasterOnly));
+            self.waiting.answer(breaking.client, Answer::Refused(Refusal::MasterOnly));
         }
-        self.ledger.follows();
+        self.ledger.become_replica();
     }
 
     /// Makes a replica a master. The former master issued tokens up to the ceiling that this node learned of, and may
     /// have granted leases that never reached it.
-    pub fn leads(&mut self, policy: GuardPolicy, now: Now) {
-        self.ledger.leads(self.skew_ms, now.boot);
+    pub fn become_master(&mut self, policy: GuardPolicy, now: Now) {
+        self.ledger.become_master(self.skew_ms, now.boot);
         self.tokens.raise_floor(self.ledger.ceiling().max(ahead_us(now.wall_us, self.skew_ms)));
         if policy != GuardPolicy::Never {
             self.arm_guard(Cause::Promotion, now.boot, now.boot.plus_ms(self.guard_ms(now.boot)));
@@ -170,7 +170,7 @@ impl Node {
                     return false;
                 }
             }
-            None if self.saved_guard(now).is_none() && !self.ledger.outstanding_ttl().counts_unseen(now) => {
+            None if self.saved_guard(now).is_none() && !self.ledger.outstanding_ttl().has_unseen(now) => {
                 return false;
             }
             None => {
@@ -207,14 +207,14 @@ mod tests {
             is_master: true,
         };
         let mut node = Node::begin(&beginning, Tokens::new(10), at(0).boot);
-        node.ledger.judged(at(0).boot);
+        node.ledger.on_judged(at(0).boot);
         node
     }
 
     /// Takes a state to write, and returns the function that reports it as written.
     fn hand_out(node: &mut Node, ms: u64) -> impl FnOnce(&mut Node) + use<> {
         let (number, state) = node.state_to_write(true, at(ms)).unwrap();
-        move |node| node.written(number, state.ceiling)
+        move |node| node.on_written(number, state.ceiling)
     }
 
     fn arm(node: &mut Node, ms: u32, now: u64) -> bool {

@@ -116,7 +116,7 @@ impl Node {
     /// Notes that the client of this request has gone at `now`, or no longer waits. Returns the request if it was in a
     /// queue.
     pub fn leave_queue(&mut self, id: WaiterId, now: BootTime) -> Option<Waiter> {
-        self.queues().leave_in_vain(id, now)
+        self.queues().leave_without_lock(id, now)
     }
 
     /// Removes at most `count` requests from the queue of `key`. The driver answers them itself.
@@ -131,25 +131,25 @@ impl Node {
 
     /// Removes one request, or a slice of the news, that a listener left behind when it ended, at `now`. Returns false
     /// if nothing is left.
-    pub fn let_one_leave(&mut self, now: BootTime) -> bool {
+    pub fn remove_one_left(&mut self, now: BootTime) -> bool {
         match self.listeners.take_left() {
             Some(Left::Request(id)) => {
-                self.queues().leave_in_vain(id, now);
+                self.queues().leave_without_lock(id, now);
                 true
             }
             left => left.is_some(),
         }
     }
 
-    /// Begins to dismiss all requests that wait now, one after the other ([`Node::send_one_away`]).
-    pub fn send_all_away(&mut self) {
-        self.waiting.send_all_away();
+    /// Begins to dismiss all requests that wait now, one after the other ([`Node::dismiss_next`]).
+    pub fn dismiss_all(&mut self) {
+        self.waiting.dismiss_all();
     }
 
     /// Removes and returns the next dismissed request, which the driver has to answer. `None` if none is left.
-    /// `Some(None)` if the next one came after [`Node::send_all_away`] and stays.
-    pub fn send_one_away(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
-        self.queues().send_one_away(now)
+    /// `Some(None)` if the next one came after [`Node::dismiss_all`] and stays.
+    pub fn dismiss_next(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
+        self.queues().dismiss_next(now)
     }
 
     /// Removes the requests of `owner` for the lock of `key` that this listener made, at `now`. Their reservations

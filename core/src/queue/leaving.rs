@@ -40,14 +40,14 @@ impl Queues<'_> {
     /// queue.
     pub fn join(&mut self, key: Key<'_>, waiter: Waiter, ticket: Option<Ticket>) -> bool {
         if !waiter.at_once {
-            self.history.waits(key);
+            self.history.count_wait(key);
         }
         self.waiting.join(key, waiter, ticket)
     }
 
     /// Removes the request `id` at `now` without an answer, because its client is gone or is answered in another way.
     /// An answer that is not yet sent is dropped.
-    pub fn leave_in_vain(&mut self, id: WaiterId, now: BootTime) -> Option<Waiter> {
+    pub fn leave_without_lock(&mut self, id: WaiterId, now: BootTime) -> Option<Waiter> {
         self.leave(id, Ending::Left, now)
     }
 
@@ -66,13 +66,13 @@ impl Queues<'_> {
             self.waiting.first_left(key);
         }
         self.waiting.tidy(key);
-        self.in_vain(key, &waiter, ending, now);
+        self.record_failed_wait(key, &waiter, ending, now);
         Some(waiter)
     }
 
     /// While all requests are being dismissed, removes the next one, which the driver then answers. Returns `None` if
     /// none is left, and `Some(None)` if the next one stays because it arrived after the dismissal began.
-    pub fn send_one_away(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
+    pub fn dismiss_next(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
         let (last_arrival, behind) = self.waiting.to_send_away?;
         let next = self.waiting.timeouts.range((Excluded(behind), Unbounded)).next().copied();
         self.waiting.to_send_away = next.map(|next| (last_arrival, next));
@@ -130,7 +130,7 @@ impl Queues<'_> {
         let ids = gone.iter().map(|waiter| waiter.id).collect();
         for waiter in &gone {
             self.waiting.unlist(key.name, waiter);
-            self.in_vain(key, waiter, Ending::Redirected, now);
+            self.record_failed_wait(key, waiter, Ending::Redirected, now);
         }
         self.waiting.wake_at(key, BootTime::default());
         self.waiting.tidy(key);
@@ -229,7 +229,7 @@ impl Queues<'_> {
             {
                 return Next::Request(own.clone(), mode);
             }
-            let Some(first) = queue.first(unused_max) else { return self.kept_until(key) };
+            let Some(first) = queue.first(unused_max) else { return self.plan_reservation_check(key) };
             if now <= first.until {
                 let request = queue.request_for_lock(first.owner(), first.wanted, now).unwrap_or(first);
                 // If its owner already has a reservation, the request for a turn has to wait: another turn would make
@@ -237,7 +237,7 @@ impl Queues<'_> {
                 let has_turn = request.want == Want::Turn && queue.kept.mode_of(request.owner()).is_some();
                 return match queue.kept.admitted(request.owner(), request.wanted, held).filter(|_| !has_turn) {
                     Some(mode) => Next::Request(request.clone(), mode),
-                    None => self.kept_until(key),
+                    None => self.plan_reservation_check(key),
                 };
             }
             let id = first.id;
@@ -249,7 +249,7 @@ impl Queues<'_> {
 
     /// Plans a check of the queue for the end of the next reservation. A grant whose end frees the lock causes a check
     /// by itself.
-    fn kept_until(&mut self, key: Key<'_>) -> Next {
+    fn plan_reservation_check(&mut self, key: Key<'_>) -> Next {
         if let Some(until) = self.waiting.queue(key).and_then(|queue| queue.kept.first()).map(|(_, until)| until) {
             self.waiting.wake_at(key, until.plus_us(1));
         }
@@ -258,7 +258,13 @@ impl Queues<'_> {
 
     /// Answers all requests of `owner`, which was granted the lock in `mode` with `token`. Returns the time since which
     /// the owner had waited.
-    pub fn granted(&mut self, key: Key<'_>, owner: Owner<'_>, (mode, token): (Mode, Token), now: BootTime) -> BootTime {
+    pub fn answer_granted(
+        &mut self,
+        key: Key<'_>,
+        owner: Owner<'_>,
+        (mode, token): (Mode, Token),
+        now: BootTime,
+    ) -> BootTime {
         let told = self.waiting.queue(key).and_then(|queue| queue.kept.since(owner));
         self.waiting.end_turn(key, owner);
         let unused_max = self.waiting.unused_turns_max;
@@ -340,7 +346,7 @@ impl Queues<'_> {
         for waiter in &served {
             let us = now.us_since(waiter.since);
             self.waiting.waits.record(us);
-            self.history.served(key, us);
+            self.history.record_wait(key, us);
         }
         self.answer(key, served, now, |waiter| (answer(waiter), None));
     }
@@ -355,19 +361,19 @@ impl Queues<'_> {
     ) {
         for waiter in gone {
             self.waiting.unlist(key.name, &waiter);
-            let (answer, in_vain) = answer(&waiter);
-            if let Some(ending) = in_vain {
-                self.in_vain(key, &waiter, ending, now);
+            let (answer, failed) = answer(&waiter);
+            if let Some(ending) = failed {
+                self.record_failed_wait(key, &waiter, ending, now);
             }
             self.waiting.push(waiter.id, answer);
         }
     }
 
     /// Records in the history that a request left the queue of `key` without the lock, and the reason `ending`.
-    fn in_vain(&mut self, key: Key<'_>, waiter: &Waiter, ending: Ending, now: BootTime) {
+    fn record_failed_wait(&mut self, key: Key<'_>, waiter: &Waiter, ending: Ending, now: BootTime) {
         if !waiter.at_once {
             let left = self.waiting.len_of(key);
-            self.history.wait_ended(key, waiter.in_vain(), ending, left, now);
+            self.history.record_failed_wait(key, waiter.failed_wait(), ending, left, now);
         }
     }
 }

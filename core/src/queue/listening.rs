@@ -186,7 +186,7 @@ impl Listeners {
 
     /// Notes that the listener `client`, which has no news, waits for some until `until`. `id` is the id of its blocked
     /// client.
-    pub fn waits(&mut self, client: ClientId, id: WaiterId, until: BootTime) {
+    pub fn add_wait(&mut self, client: ClientId, id: WaiterId, until: BootTime) {
         let Some(listener) = self.all.get_mut(&client) else { return };
         debug_assert!(listener.asks.is_none() && listener.news.is_empty(), "it asks once at a time");
         listener.asks = Some((until, id));
@@ -214,7 +214,7 @@ impl Listeners {
     pub fn begin(&mut self, client: ClientId, key: &[u8], owner: Owner<'_>) -> Option<WaiterId> {
         let listener = self.all.get_mut(&client)?;
         self.last += 1;
-        let id = WaiterId::heard(self.last);
+        let id = WaiterId::of_listener(self.last);
         let about = [key, owner.bytes()].concat().into();
         let (number, user) = (listener.number, listener.user_id);
         let heard = HeardRequest { listener: client, number, user, about, key_bytes: key.len() };
@@ -234,7 +234,7 @@ impl Listeners {
 
     /// Adds the outcome of the request `id` to the news of its listener. The outcome is dropped if the listener has
     /// ended.
-    pub fn tell(&mut self, id: WaiterId, told: NewsBody) {
+    pub fn add_news(&mut self, id: WaiterId, told: NewsBody) {
         let Some(heard) = self.take_request(id) else { return };
         let listener = self.all.get_mut(&heard.listener).filter(|listener| listener.number == heard.number);
         let Some(listener) = listener else { return self.loads.remove(heard.user, heard.load()) };
@@ -386,8 +386,8 @@ mod tests {
         let count = NEWS_AT_A_TIME_MAX + 5;
         for n in 0..count {
             let id = node.listeners.begin(ClientId(7), b"k", owner(&n.to_string())).unwrap();
-            node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
-            node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
+            node.listeners.add_news(id, NewsBody::Answer(Answer::Turn(1)));
+            node.listeners.add_news(id, NewsBody::Answer(Answer::Turn(1)));
         }
         assert_eq!(node.listeners.take_ready(), None, "nobody asks");
         let first = asks(&mut node, 7, 1).unwrap();
@@ -397,14 +397,14 @@ mod tests {
         assert_eq!(of(&first).into_iter().chain(of(&rest)).collect::<Vec<_>>(), order);
         assert_eq!(asks(&mut node, 7, 1), Ok(vec![]));
         // A waiting listener is answered as soon as it has news, or when its time is over.
-        node.listeners.waits(ClientId(7), WaiterId(70), at(100).boot);
+        node.listeners.add_wait(ClientId(7), WaiterId(70), at(100).boot);
         let id = node.listeners.begin(ClientId(7), b"key", owner("me")).unwrap();
         assert_eq!((node.listeners.take_ready(), node.listeners.take_timed_out(at(100).boot)), (None, None));
-        node.listeners.tell(id, NewsBody::Error("MOVED 1 there".into()));
+        node.listeners.add_news(id, NewsBody::Error("MOVED 1 there".into()));
         let told =
             News { key: b"key"[..].into(), owner: b"me"[..].into(), told: NewsBody::Error("MOVED 1 there".into()) };
         assert_eq!(node.listeners.take_ready(), Some((WaiterId(70), vec![told])));
-        node.listeners.waits(ClientId(7), WaiterId(70), at(100).boot);
+        node.listeners.add_wait(ClientId(7), WaiterId(70), at(100).boot);
         assert_eq!(node.listeners.next_due(), Some(at(100).boot.plus_us(1)));
         assert_eq!(node.listeners.take_timed_out(at(101).boot), Some(WaiterId(70)));
         assert_eq!((node.listeners.next_due(), node.listeners.idle_after(ClientId(7), 5)), (None, vec![ClientId(7)]));
@@ -420,7 +420,7 @@ mod tests {
         // The first key alone is larger than an answer may be. Of the others two fit into one answer.
         for len in [2 * NEWS_BYTES_AT_A_TIME_MAX, half - 1, half - 1, 1, half, half] {
             let id = node.listeners.begin(ClientId(7), &vec![b'k'; len], owner("a")).unwrap();
-            node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
+            node.listeners.add_news(id, NewsBody::Answer(Answer::Turn(1)));
         }
         let parts: Vec<_> = (0..5).map(|_| asks(&mut node, 7, 1).unwrap().len()).collect();
         assert_eq!(parts, [1, 2, 2, 1, 0], "with their owners");
@@ -438,7 +438,7 @@ mod tests {
             let asker = Asker { listener: Some(ClientId(7)), ..Asker::default() };
             node.ensure_may_wait(Key { db: 0, name: b"k" }, about(), asker)?;
             let id = node.listeners.begin(ClientId(7), b"k", owner("a")).unwrap();
-            node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
+            node.listeners.add_news(id, NewsBody::Answer(Answer::Turn(1)));
             Ok(())
         };
         node.configure(Settings { max_waiters: 6, ..Settings::default() });
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(asks(&mut node, 7, 1).unwrap().len(), 3, "heard");
         assert_eq!((node.load(), ask(&mut node)), (before, Ok(())));
         node.listeners.end(ClientId(7));
-        while node.let_one_leave(at(0).boot) {}
+        while node.remove_one_left(at(0).boot) {}
         assert_eq!(node.load(), Load::NONE);
     }
 
@@ -463,7 +463,7 @@ mod tests {
         for n in 0..2 * many {
             let id = node.listeners.begin(ClientId(7), b"k", owner("a")).unwrap();
             if n % 2 == 0 {
-                node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
+                node.listeners.add_news(id, NewsBody::Answer(Answer::Turn(1)));
             }
         }
         let places = |node: &Node| node.load().places as usize;
@@ -471,7 +471,7 @@ mod tests {
         assert_eq!((places(&node), node.listeners.requests()), (2 * many, many), "it ended, and nothing else happened");
         assert_eq!((node.listeners.len(), asks(&mut node, 7, 1)), (0, Ok(vec![])), "the name is free");
         let (mut left, mut steps) = (2 * many, 0);
-        while node.let_one_leave(at(0).boot) {
+        while node.remove_one_left(at(0).boot) {
             let now = places(&node);
             assert!(left - now <= ANSWERS_A_PASS_MAX, "{} at once", left - now);
             (left, steps) = (now, steps + 1);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::history::log::InVain;
+use crate::history::log::FailedWait;
 use crate::lock::modes::Modes;
 use crate::queue::kept::Reservations;
 use crate::queue::shares::{Load, UserId};
@@ -21,7 +21,7 @@ impl WaiterId {
     const HEARD: u64 = 1 << 63;
 
     /// Creates an id from `number`, which is unique among the requests whose answers go to listeners.
-    pub(crate) fn heard(number: u64) -> Self {
+    pub(crate) fn of_listener(number: u64) -> Self {
         Self(Self::HEARD | number)
     }
 
@@ -109,9 +109,9 @@ impl Waiter {
     }
 
     /// Returns what the log needs to know if the wait fails.
-    pub(crate) fn in_vain(&self) -> InVain<'_> {
+    pub(crate) fn failed_wait(&self) -> FailedWait<'_> {
         let Self { owner, note, wanted, since, until, .. } = self;
-        InVain { owner, note, wanted: *wanted, since: *since, until: *until }
+        FailedWait { owner, note, wanted: *wanted, since: *since, until: *until }
     }
 
     /// Returns the owner for which the request waits.
@@ -185,7 +185,7 @@ impl Queue {
                 Place { ticket, arrival, repeat: 0 }
             }
         };
-        self.hear_again(&waiter);
+        self.update_earlier(&waiter);
         self.owners.insert((waiter.owner.clone(), place));
         self.arrivals.insert(place.arrived(), place);
         if waiter.at_once {
@@ -202,7 +202,7 @@ impl Queue {
     /// Copies the note and the number of callers behind a request to earlier requests of its owner, because a client
     /// that waits for long asks again with newer ones. (The note of a request for the lock itself becomes that of the
     /// grant, so it stays.)
-    fn hear_again(&mut self, waiter: &Waiter) {
+    fn update_earlier(&mut self, waiter: &Waiter) {
         let earlier: Vec<_> = self.places_of(waiter.owner().bytes()).collect();
         for (n, place) in earlier.into_iter().enumerate() {
             let Some(before) = self.waiters.get_mut(&place) else { continue };

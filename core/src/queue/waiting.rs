@@ -137,17 +137,17 @@ impl Waiting {
     }
 
     /// Begins to dismiss all requests that wait now, one after the other.
-    pub(crate) fn send_all_away(&mut self) {
+    pub(crate) fn dismiss_all(&mut self) {
         self.to_send_away = (!self.places.is_empty()).then(|| (self.arrivals, (BootTime::default(), WaiterId(0))));
     }
 
     /// Returns whether some requests may still have to be dismissed.
-    pub fn sends_away(&self) -> bool {
+    pub fn is_dismissing(&self) -> bool {
         self.to_send_away.is_some()
     }
 
     /// Answers a client that is in no queue, but waits for the end of a BREAK that is done in slices.
-    pub(crate) fn tell(&mut self, client: WaiterId, answer: Answer) {
+    pub(crate) fn answer(&mut self, client: WaiterId, answer: Answer) {
         self.push(client, answer);
     }
 
@@ -192,7 +192,7 @@ impl Waiting {
 
     /// Returns the time of the next check of a queue, or of the end of a request's wait if that is earlier.
     pub fn next_due(&self) -> Option<BootTime> {
-        if self.sends_away() {
+        if self.is_dismissing() {
             return Some(BootTime::default());
         }
         let look = self.queues.next_due().map(|when| when.max(self.not_before));
@@ -254,7 +254,7 @@ impl Waiting {
     }
 
     /// Iterates over the reservations of the lock of `key`: owner, mode and end. Some may have just ended.
-    pub fn kept(&self, key: Key<'_>) -> impl Iterator<Item = (&[u8], Mode, BootTime)> {
+    pub fn reservations(&self, key: Key<'_>) -> impl Iterator<Item = (&[u8], Mode, BootTime)> {
         self.queue(key).into_iter().flat_map(|queue| queue.kept.iter())
     }
 
@@ -302,7 +302,7 @@ impl Waiting {
 
     /// Returns whether the lock of `key` is reserved at `now` for another owner than `owner`.
     pub(crate) fn is_kept_for_others(&self, key: Key<'_>, owner: Owner<'_>, now: BootTime) -> bool {
-        self.kept(key).any(|(kept_for, _, until)| now <= until && *kept_for != *owner.bytes())
+        self.reservations(key).any(|(kept_for, _, until)| now <= until && *kept_for != *owner.bytes())
     }
 
     /// Ends the reservation of the lock of `key` for `owner`, which has the lock now.

@@ -115,7 +115,7 @@ impl Watching {
 
     /// Removes and returns at most `count` watchers of the lock of `key`, for the caller to answer: those that do not
     /// know its state at `now` yet, which `held` shows. If others are left, the lock is checked again soon.
-    pub(crate) fn take_told(
+    pub(crate) fn take_outdated(
         &mut self,
         key: Key<'_>,
         held: Option<&Lock>,

@@ -103,8 +103,8 @@ fn contended(key: Key<'_>, ask: &Acquire<'_>, node: &mut Node) -> Result<Acquire
     if ask.patience.ms() > 0 {
         return node.waiting.room_for(key, ask.owner).map(|()| Acquired::Queues);
     }
-    node.contended(key, 1);
-    node.history.is_refused(key);
+    node.count_contended(key, 1);
+    node.history.count_refusal(key);
     Ok(Acquired::Contended)
 }
 

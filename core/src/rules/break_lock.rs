@@ -20,7 +20,7 @@ pub fn break_lock(
     let lock = live(held, now.boot)?;
     let broken = match token {
         Some(token) => {
-            lasts(lock, token, now)?;
+            last_live_grant(lock, token, now)?;
             lock.retire(token);
             token
         }
@@ -33,12 +33,14 @@ pub fn break_lock(
 }
 
 /// Returns whether a BREAK of this token ends more grants than one step may, so that it takes several slices.
-pub fn takes_slices(held: Option<&Lock>, token: Token, now: Now) -> bool {
-    held.is_some_and(|lock| lasts(lock, token, now).is_some() && lock.has_more_with_token(token, ENDED_A_STEP_MAX))
+pub fn is_sliced(held: Option<&Lock>, token: Token, now: Now) -> bool {
+    held.is_some_and(|lock| {
+        last_live_grant(lock, token, now).is_some() && lock.has_more_with_token(token, ENDED_A_STEP_MAX)
+    })
 }
 
 /// Returns the id of the grant with this token that lasts longest, if its lease is not over.
-fn lasts(lock: &Lock, token: Token, now: Now) -> Option<GrantId> {
+fn last_live_grant(lock: &Lock, token: Token, now: Now) -> Option<GrantId> {
     lock.last_with_token(token).filter(|&id| !lock.grant(id).is_expired(now.boot))
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn grant(
     // it is one of several grants.
     if let Some(own) = holders.find(ask.owner) {
         let was = holders.mode(own);
-        node.grant_ends(key, (was, &holders.take(own)), Ending::Expired, now.boot);
+        node.record_grant_end(key, (was, &holders.take(own)), Ending::Expired, now.boot);
         node.counters.expiries += 1;
     }
     Ok(Given::Joined(holders.join(mode, given(key, ask, mode, token, node, now))))
@@ -70,7 +70,7 @@ pub(crate) fn grant(
 #[inline(always)]
 fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut Node, now: Now) -> Grant {
     // If a lease of this owner is kept alive, it belongs to an earlier grant, which has ended.
-    node.keepalives.ended(key, ask.owner.bytes());
+    node.keepalives.on_grant_ended(key, ask.owner.bytes());
     node.counters.grants += 1;
     match mode {
         Mode::Exclusive => {}
@@ -83,11 +83,11 @@ fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut N
         // longest that any of them asks for.
         let asked = node.waiting.longest_ttl(key, ask.owner, mode);
         ttl = asked.filter(|asked| asked.ms() > ttl.ms()).unwrap_or(ttl);
-        let since = node.queues().granted(key, ask.owner, (mode, token), now.boot);
+        let since = node.queues().answer_granted(key, ask.owner, (mode, token), now.boot);
         waited = Waited::of_ms(now.boot.ms_since(since));
         if mode == Mode::Exclusive {
             let told = node.queues().answer_at_once(key, now.boot);
-            node.contended(key, told);
+            node.count_contended(key, told);
         }
     }
     Grant::new(ask.owner, ask.note, token, now.boot, ttl).after(waited)

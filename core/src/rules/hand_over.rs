@@ -52,14 +52,14 @@ pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: No
             return Ok(HandedOver::Answered);
         }
         match lock {
-            Lock::Exclusive(_) => return Ok(stays(key, node, now)),
+            Lock::Exclusive(_) => return Ok(leave_as_is(key, node, now)),
             Lock::Joint(joint) => holders = Some(&mut **joint),
         }
     }
     let modes = holders.as_ref().map_or(Modes::free(), |holders| holders.modes());
     let (first, mode) = match node.queues().next(key, modes, now.boot) {
         Next::Request(first, mode) => (first, mode),
-        Next::Blocked => return Ok(stays(key, node, now)),
+        Next::Blocked => return Ok(leave_as_is(key, node, now)),
         Next::Nobody => return Ok(HandedOver::Stays),
     };
     let owner = first.owner();
@@ -93,9 +93,9 @@ pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: No
 }
 
 /// Leaves the lock as it is, because nobody gets it now. Answers the requests that waited for the disk alone.
-fn stays(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
+fn leave_as_is(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
     let told = node.queues().answer_at_once(key, now.boot);
-    node.contended(key, told);
+    node.count_contended(key, told);
     HandedOver::Stays
 }
 

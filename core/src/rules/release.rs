@@ -45,7 +45,7 @@ pub fn release(key: Key<'_>, held: Option<&mut Lock>, ask: &Release<'_>, node: &
         Released::Unchanged(holds)
     } else if left == 0 {
         node.counters.releases += 1;
-        node.keepalives.ended(key, ask.owner.bytes());
+        node.keepalives.on_grant_ended(key, ask.owner.bytes());
         node.evicted.given_up(key, |holder| holder == ask.owner.bytes());
         if lock.len() == 1 { Released::Freed } else { Released::Left(own) }
     } else {

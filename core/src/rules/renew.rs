@@ -10,7 +10,11 @@ use crate::values::time::Now;
 
 /// Returns the lock and the grant whose lease `renewal` keeps alive. `None` if that lease is over, or if the lock was
 /// released, broken, deleted or renamed.
-pub(crate) fn kept<'a>(held: Option<&'a mut Lock>, renewal: &Renewal, now: Now) -> Option<(&'a mut Lock, GrantId)> {
+pub(crate) fn live_grant<'a>(
+    held: Option<&'a mut Lock>,
+    renewal: &Renewal,
+    now: Now,
+) -> Option<(&'a mut Lock, GrantId)> {
     let own = live_of(held, renewal.owner(), None, now.boot);
     own.filter(|(lock, own)| renewal.is_of(lock.grant(*own)))
 }
@@ -19,7 +23,7 @@ pub(crate) fn kept<'a>(held: Option<&'a mut Lock>, renewal: &Renewal, now: Now) 
 /// [`crate::extend()`] does, but never beyond the end that KEEPALIVE named. Once the lease is over, the node stops
 /// renewing it.
 pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: Now) -> Result<OnGrant<()>, Refusal> {
-    let own = kept(held, renewal, now);
+    let own = live_grant(held, renewal, now);
     let next = own.and_then(|(lock, own)| {
         let deadline = lock.grant(own).deadline();
         Some((lock, own, deadline, renewal.ttl(deadline, now.boot)?))
@@ -31,12 +35,12 @@ pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: N
     };
     let due = renewal.due(deadline);
     if due > now.boot {
-        node.keepalives.look_at(renewal, due);
+        node.keepalives.schedule_check(renewal, due);
         return Ok(OnGrant::Unchanged(()));
     }
     node.ensure_trusted(lock.grant(own), now.boot)?;
     let is_longer = lock.prolong(own, now.boot, ttl);
-    node.keepalives.look_at(renewal, renewal.due(lock.grant(own).deadline()));
+    node.keepalives.schedule_check(renewal, renewal.due(lock.grant(own).deadline()));
     node.counters.renewals += 1;
     Ok(if is_longer { OnGrant::Changed(own, ()) } else { OnGrant::Unchanged(()) })
 }
@@ -191,7 +195,7 @@ mod tests {
         node.keep_alive(first, owner("me"), at(0).boot, ttl(30_000), keep(30_000), at(1).boot);
         node.keep_alive(other, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(1).boot);
         assert_eq!(room(&node, first, 1_000), Err(Refusal::KeepAliveFull), "it would be renewed more often");
-        node.deleted(other, &mine(1), at(1).boot);
+        node.record_deleted(other, &mine(1), at(1).boot);
         node.keep_alive(first, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(1).boot);
         assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull), "its lock has left, so it counts as new");
         release(first, Some(&mut mine(1)), &releases("me"), &mut node, at(2));
@@ -234,9 +238,9 @@ mod tests {
         let dear = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
         let lock = || exclusive(owner("me"), Note::default(), token(7), at(0).boot, ttl(1_000));
         let ends: [(&str, fn(&mut Node, Key<'_>, &Lock)); 3] = [
-            ("deleted", |node, key, lock| node.deleted(key, lock, at(5).boot)),
+            ("deleted", |node, key, lock| node.record_deleted(key, lock, at(5).boot)),
             ("flushed", |node, _, _| drop(node.flush(Some(0)))),
-            ("broken", |node, key, lock| node.lock_ends(key, Some(lock), Ending::Broken, at(5).boot)),
+            ("broken", |node, key, lock| node.record_lock_end(key, Some(lock), Ending::Broken, at(5).boot)),
         ];
         for (what, end) in ends {
             let mut node = node();
@@ -264,8 +268,8 @@ mod tests {
         let mut lock = exclusive(owner("me"), Note::default(), token(7), at(0).boot, ttl(60_000));
         for db in 0..3 {
             node.keep_alive(key(db), owner("me"), at(0).boot, ttl(60_000), keep, at(0).boot);
-            node.deleted(key(db), &lock, at(1).boot);
-            node.deleted(key(db), &lock, at(1).boot);
+            node.record_deleted(key(db), &lock, at(1).boot);
+            node.record_deleted(key(db), &lock, at(1).boot);
         }
         // The first two leases are checked now. The lock of one is gone; that of the other has returned.
         assert_eq!(node.keepalives.next_due(), Some(BootTime::default()));
@@ -292,7 +296,7 @@ mod tests {
         let keep = |ms| KeepAlive::new(ClientId(1), Some(60_000), ttl(ms)).unwrap();
         node.keep_alive(KEY, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(0).boot);
         node.keep_alive(left, owner("me"), at(0).boot, ttl(60_000), keep(60_000), at(0).boot);
-        node.deleted(left, &lock, at(0).boot);
+        node.record_deleted(left, &lock, at(0).boot);
         let dbs: Vec<_> =
             std::iter::from_fn(|| node.keepalives.take_due(at(400).boot)).map(|renewal| renewal.key().db).collect();
         assert_eq!(dbs, [0, 1]);
@@ -303,7 +307,7 @@ mod tests {
     #[test]
     fn a_lock_that_is_back_is_renewed_only_if_there_is_room() {
         let (mut node, mut lock) = kept(60_000);
-        node.deleted(KEY, &lock, at(5).boot);
+        node.record_deleted(KEY, &lock, at(5).boot);
         let keep = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
         for n in 0..RENEWALS_A_SECOND_MAX / 3 {
             let name = n.to_be_bytes();
@@ -319,7 +323,7 @@ mod tests {
     #[test]
     fn a_lock_that_is_back_takes_room_again() {
         let (mut node, mut lock) = kept(60_000);
-        node.deleted(KEY, &lock, at(5).boot);
+        node.record_deleted(KEY, &lock, at(5).boot);
         let done = pass(&mut node, Some(&mut lock), 5, 400);
         assert!(matches!(done[..], [(334, Ok(OnGrant::Changed(..)))]), "{done:?}");
         release(KEY, Some(&mut lock), &releases("me"), &mut node, at(401));

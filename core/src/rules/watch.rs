@@ -19,8 +19,8 @@ pub enum Watched {
     Differs,
     /// The lock is in the state that the caller knows, and the caller does not wait.
     Same,
-    /// The lock is in the state that the caller knows, and the caller waits. The driver then calls [`Node::watches`],
-    /// if there is room ([`Node::ensure_may_watch`]).
+    /// The lock is in the state that the caller knows, and the caller waits. The driver then calls
+    /// [`Node::add_watcher`], if there is room ([`Node::ensure_may_watch`]).
     Watches,
 }
 
@@ -42,7 +42,7 @@ impl Node {
     }
 
     /// Adds the blocked client `id` of `asker` as a watcher of the lock of `key`. `held` is the key's content.
-    pub fn watches(
+    pub fn add_watcher(
         &mut self,
         key: Key<'_>,
         (id, asker): (WaiterId, Asker),
@@ -57,8 +57,8 @@ impl Node {
 
     /// Removes and returns at most `count` watchers of the lock of `key` that know another state than that of `held` at
     /// `now`. The driver has to answer each.
-    pub fn take_told(&mut self, key: Key<'_>, held: Option<&Lock>, count: usize, now: BootTime) -> Vec<WaiterId> {
-        self.watching.take_told(key, held, count, now)
+    pub fn take_outdated(&mut self, key: Key<'_>, held: Option<&Lock>, count: usize, now: BootTime) -> Vec<WaiterId> {
+        self.watching.take_outdated(key, held, count, now)
     }
 
     /// Removes and returns at most `count` watchers of the lock of `key`; the driver answers them.

@@ -79,7 +79,7 @@ impl Node {
         };
         let token = self.tokens.issue_above(floor, KEY, mode, Some(proposal), now(), 0).ok()?;
         if without != Some(FamilyRule::ReadersAboveConverted) {
-            self.phase.granted(mode, token);
+            self.phase.on_grant(mode, token);
         }
         self.grants.push(Grant { client, mode, token });
         Some(token)
@@ -91,7 +91,7 @@ impl Node {
         if grant.token < token && self.tokens.raise(KEY, grant.mode, token, now(), 0).is_ok() {
             grant.token = token;
             if without != Some(FamilyRule::ReadersAboveConverted) {
-                self.phase.granted(grant.mode, token);
+                self.phase.on_grant(grant.mode, token);
             }
         }
     }

@@ -321,7 +321,7 @@ impl Node {
         let at = Key { db: 0, name: &name };
         self.server.locks().get(&key).is_some_and(|lock| lock.first().owner() == owner)
             || waiting.of(at).any(|waiter| waiter.owner().bytes() == owner)
-            || waiting.kept(at).any(|(kept_for, ..)| kept_for == owner)
+            || waiting.reservations(at).any(|(kept_for, ..)| kept_for == owner)
     }
 }
 

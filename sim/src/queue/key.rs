@@ -161,7 +161,7 @@ impl OneKey {
     pub fn delete(&mut self) {
         self.grant = None;
         self.take_out();
-        self.node.left(AT);
+        self.node.on_lock_gone(AT);
     }
 
     /// Evicts the key to free memory. Its holder does not learn of it.
@@ -169,7 +169,7 @@ impl OneKey {
         if let Some(lock) = self.take_out() {
             let now = self.now();
             self.node.evict(AT, Evictee::of(&lock), now);
-            self.node.left(AT);
+            self.node.on_lock_gone(AT);
         }
     }
 
@@ -178,7 +178,7 @@ impl OneKey {
         let dropped = self.node.flush(None).last();
         self.lock = None;
         if let Some(last) = dropped {
-            self.node.dropped(last, self.now().boot);
+            self.node.on_dropped(last, self.now().boot);
         }
     }
 
@@ -234,7 +234,7 @@ impl OneKey {
             said = Finding::Yes;
             match step {
                 Step::Store(_) | Step::Replace => {
-                    if let Some(lock) = run.granted() {
+                    if let Some(lock) = run.take_granted() {
                         self.is_granted(&lock);
                         match &mut self.lock {
                             Some(held) => drop(held.replace(*lock)),
@@ -247,10 +247,10 @@ impl OneKey {
                 Step::Done(answer) => return answer,
                 Step::Changed(..)
                 | Step::Left(_)
-                | Step::Tell(_)
-                | Step::TellWatchers
+                | Step::Publish(_)
+                | Step::AnswerWatchers
                 | Step::Ask(_)
-                | Step::LookAtSlots
+                | Step::ReadSlots
                 | Step::Redirect
                 | Step::Write => {}
             }
@@ -281,7 +281,7 @@ impl OneKey {
 
     fn take_out(&mut self) -> Option<Lock> {
         let mut lock = self.lock.take()?;
-        self.node.unlinked(AT, &mut lock);
+        self.node.cancel_expiry(AT, &mut lock);
         Some(lock)
     }
 

@@ -50,7 +50,7 @@ impl Server {
 
     /// Records that state `number`, with this ceiling, is on disk.
     pub fn written(&mut self, number: u64, ceiling: u64) {
-        self.node.written(number, ceiling.max(self.node.tokens().ceiling()));
+        self.node.on_written(number, ceiling.max(self.node.tokens().ceiling()));
     }
 
     /// Returns the state file that a clean shutdown leaves.

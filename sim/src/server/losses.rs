@@ -16,7 +16,7 @@ impl Server {
         self.locks.clear();
         self.told.clear();
         if let Some(last) = dropped.filter(|_| !self.without.is(Rule::Guard)) {
-            self.node.dropped(last, now.boot);
+            self.node.on_dropped(last, now.boot);
         }
         self.save_first(now);
     }
@@ -57,7 +57,7 @@ impl Server {
     pub fn delete(&mut self, key: u32, now: Now) -> Option<u64> {
         let token = self.largest(key, now)?.get();
         self.end(key);
-        self.node.left(key_of(&name(key)));
+        self.node.on_lock_gone(key_of(&name(key)));
         self.watch.was_taken_away(key, token);
         Some(token)
     }
@@ -70,7 +70,7 @@ impl Server {
         if !self.without.is(Rule::EvictedBars) {
             self.node.evict(key_of(&name), Evictee::of(&lock), now);
         }
-        self.node.left(key_of(&name));
+        self.node.on_lock_gone(key_of(&name));
         // The node's files lack the evicted lock.
         if is_live && !self.without.is(Rule::EvictedUnproved) {
             self.aof_life = false;

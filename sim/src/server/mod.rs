@@ -116,7 +116,7 @@ impl Server {
             said = Finding::Yes;
             match step {
                 Step::Store(_) | Step::Replace => {
-                    if let Some(lock) = run.granted() {
+                    if let Some(lock) = run.take_granted() {
                         self.watch.grants(key, lock.first(), now);
                         self.store(key, *lock);
                         self.tell(key, now, record::encode);
@@ -132,7 +132,7 @@ impl Server {
                     }
                 }
                 Step::Left(_) => {
-                    if let Some(ended) = run.ended() {
+                    if let Some(ended) = run.take_ended() {
                         self.tell(key, now, |_, now, boot, out| record::encode_end(&ended, now, boot, out));
                     }
                 }
@@ -146,7 +146,7 @@ impl Server {
                     }
                 }
                 Step::Write => self.save(now),
-                Step::Tell(_) | Step::TellWatchers | Step::Ask(_) | Step::LookAtSlots => {}
+                Step::Publish(_) | Step::AnswerWatchers | Step::Ask(_) | Step::ReadSlots => {}
                 Step::Done(answer) => {
                     self.is_told(key, now);
                     return answer;
@@ -229,7 +229,7 @@ impl Server {
     fn end(&mut self, key: u32) {
         self.told.remove(&key);
         if let Some(mut lock) = self.locks.remove(&key) {
-            self.node.unlinked(key_of(&name(key)), &mut lock);
+            self.node.cancel_expiry(key_of(&name(key)), &mut lock);
         }
     }
 
@@ -268,10 +268,10 @@ impl Server {
         let grants = self.locks.get(&key(name)).into_iter().flat_map(Lock::grants);
         let held: Vec<Mode> = grants.filter(|(_, grant)| !grant.is_expired(now.boot)).map(|(mode, _)| mode).collect();
         let is_free_for = |waiter: &Waiter| {
-            let mut kept = waiting.kept(key_of(name)).filter(|(_, _, until)| now.boot <= *until);
+            let mut kept = waiting.reservations(key_of(name)).filter(|(_, _, until)| now.boot <= *until);
             held.is_empty() && kept.next().is_none()
                 || waiter.wanted.modes().any(|mode| {
-                    let kept = waiting.kept(key_of(name)).map(|(_, kept, _)| kept);
+                    let kept = waiting.reservations(key_of(name)).map(|(_, kept, _)| kept);
                     held.iter().copied().chain(kept).all(|other| other.is_compatible(mode))
                 })
         };

@@ -92,7 +92,7 @@ impl Server {
         if token.get() > FENCE_CAP {
             return Err(Refusal::FenceTooFar { max: FENCE_CAP });
         }
-        self.node.tamper().ledger.hear_of_ceiling(token.get() + START_LEAD);
+        self.node.tamper().ledger.raise_ceiling(token.get() + START_LEAD);
         self.save(now);
         let ceiling = self.node.ledger().ceiling();
         let before = self.node.tokens().ceiling();

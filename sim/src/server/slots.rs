@@ -27,7 +27,7 @@ impl Server {
         }
         let gained = if self.without.is(Rule::SlotsFloor) {
             let until = now.boot.plus_ms(self.node.guard_ms(now.boot));
-            self.node.tamper().slots.seen(owned, Imports::new(), now.boot, until)
+            self.node.tamper().slots.update(owned, Imports::new(), now.boot, until)
         } else {
             self.node.update_slots(owned, Imports::new(), now)
         };
@@ -49,13 +49,13 @@ impl Server {
         let emptied = slot_of(&name(key));
         for (name, end) in self.delete_locks(|slot| slot == emptied) {
             if now.boot <= end {
-                self.node.dropped_in_slot(&name, end);
+                self.node.on_dropped_in_slot(&name, end);
             }
         }
         if self.node.confirm_slot_flush(!self.without.is(Rule::SlotsGuarded)) > 0 {
             self.save_first(now);
         }
-        self.node.left(key_of(&name(key)));
+        self.node.on_lock_gone(key_of(&name(key)));
     }
 
     /// Deletes the locks of some slots. Returns their names, and the end of each lease.

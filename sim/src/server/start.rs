@@ -56,12 +56,12 @@ impl Server {
         for (key, bytes) in &found.locks {
             server.load(*key, bytes, now);
         }
-        let loaded = server.digest(|deadline| Start::counts(last, found.boot, deadline));
+        let loaded = server.digest(|deadline| Start::is_counted(last, found.boot, deadline));
         let judged = Start { last, found: &found.ties, loaded, from_aof: found.from_aof, boot: found.boot };
         server.node.judge(&judged, server.policy(), now.boot);
         server.shorten_guard(now.boot);
         // The disk records which incarnation uses the data before the node grants anything.
-        server.node.stamped();
+        server.node.on_stamped();
         server.save_first(now);
         server
     }
@@ -83,7 +83,7 @@ impl Server {
     fn load(&mut self, key: u32, bytes: &[u8], now: Now) {
         if let Ok(mut lock) = record::decode(bytes, Here { arrival: Arrival::Storage, now: now.boot, boot: self.boot })
         {
-            self.node.arrived(key_of(&name(key)), &mut lock, now.boot);
+            self.node.on_lock_arrived(key_of(&name(key)), &mut lock, now.boot);
             self.told.insert(key, lock.clone());
             self.locks.insert(key, lock);
         }
@@ -94,8 +94,8 @@ impl Server {
     pub fn promote(&mut self, ceiling: u64, outstanding_ttl_ms: u32, now: Now) {
         self.aof_life = false;
         let ceiling = if self.without.is(Rule::Ceiling) { 0 } else { ceiling };
-        self.node.heard(ceiling, outstanding_ttl_ms, &[]);
-        self.node.leads(self.policy(), now);
+        self.node.on_master_values(ceiling, outstanding_ttl_ms, &[]);
+        self.node.become_master(self.policy(), now);
         self.shorten_guard(now.boot);
         self.save_first(now);
     }

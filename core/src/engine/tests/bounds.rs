@@ -188,22 +188,22 @@ fn without_memory_nobody_begins_to_wait() {
 fn those_who_are_sent_away_leave_one_by_one() {
     let mut key = Key::new();
     key.acquire("a", 60_000, 0).unwrap();
-    key.node.send_all_away();
-    assert!(!key.node.waiting.sends_away(), "nobody waits");
+    key.node.dismiss_all();
+    assert!(!key.node.waiting.is_dismissing(), "nobody waits");
     let many = 3 * ANSWERS_A_PASS_MAX;
     let ids: Vec<_> = (0..many).map(|n| key.acquire(&n.to_string(), 1_000, 5_000).unwrap().unwrap()).collect();
-    key.node.send_all_away();
+    key.node.dismiss_all();
     let later = key.acquire("later", 1_000, 1_000).unwrap().unwrap();
     let mut sent = vec![];
     for n in 0..=many {
         let waiting = key.node.waiting.len();
         assert_eq!(key.node.next_due(), Some(at(0).boot));
-        sent.extend(key.node.send_one_away(at(0).boot).unwrap());
+        sent.extend(key.node.dismiss_next(at(0).boot).unwrap());
         assert!(waiting - key.node.waiting.len() <= 1, "{n}");
     }
     assert_eq!(sent.iter().map(|id| id.0).collect::<Vec<_>>(), ids);
-    assert_eq!((key.queue(), key.node.send_one_away(at(0).boot)), (vec![later], None));
-    assert!(!key.node.waiting.sends_away());
+    assert_eq!((key.queue(), key.node.dismiss_next(at(0).boot)), (vec![later], None));
+    assert!(!key.node.waiting.is_dismissing());
 }
 
 /// Returns a lock with one reader that stays, and more grants that end after 10 ms than one step removes. Also returns
@@ -330,7 +330,7 @@ fn who_cannot_be_blocked_breaks_no_more_than_one_slice() {
 fn a_node_that_follows_a_master_breaks_nothing_more_and_tells_who_asked() {
     let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
     key.perform(&Request::Break(Some(token))).unwrap();
-    key.node.follows();
+    key.node.become_replica();
     let told = key.settle();
     assert!(matches!(told[..], [(_, Answer::Refused(Refusal::MasterOnly))]), "{told:?}");
     assert_eq!(key.lock.as_ref().unwrap().len(), 2 * ENDED_A_STEP_MAX);

@@ -73,13 +73,13 @@ fn what_is_renamed_says_so_and_what_a_reload_brings_back_was_not_flushed() {
     let mut key = telling();
     key.acquire("me", 1_000, 0).unwrap();
     let lock = key.lock.take().unwrap();
-    key.node.deleted(KEY, &lock, at(3).boot);
+    key.node.record_deleted(KEY, &lock, at(3).boot);
     key.others.insert(b"other".to_vec(), lock);
     key.rename(b"other");
     assert_told(&mut key, &[("granted", "me"), ("renamed", "me"), ("renamed", "me")]);
     let lock = key.lock.clone().unwrap();
-    key.node.flushed(KEY, &lock, at(3).boot);
-    key.node.history.reloaded();
+    key.node.record_flushed(KEY, &lock, at(3).boot);
+    key.node.history.on_reloaded();
     assert_told(&mut key, &[]);
 }
 

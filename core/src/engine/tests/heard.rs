@@ -71,14 +71,14 @@ impl ListenersFixture {
                 let news = asks(node, listener);
                 self.lives[listener as usize] = true;
                 self.is_told(listener, &news)?;
-                self.node.listeners.waits(client, WaiterId(listener), at(self.now + ms).boot);
+                self.node.listeners.add_wait(client, WaiterId(listener), at(self.now + ms).boot);
             }
             3 => {
                 node.listeners.end(client);
                 self.lives[listener as usize] = false;
                 self.untold[listener as usize].clear();
                 self.open.retain(|(_, other, _)| *other != listener);
-                while node.let_one_leave(now) {}
+                while node.remove_one_left(now) {}
             }
             4 => while node.listeners.take_timed_out(now).is_some() {},
             _ => self.end_first(ms)?,
@@ -97,7 +97,7 @@ impl ListenersFixture {
                 prop_assert_eq!((stop(listener + 1), stop(listener)), (0, 1));
             }
             1 => self.node.queues().withdraw(KEY, owner(&who), now),
-            _ => drop(self.node.queues().granted(KEY, owner(&who), (Mode::Exclusive, token(9)), now)),
+            _ => drop(self.node.queues().answer_granted(KEY, owner(&who), (Mode::Exclusive, token(9)), now)),
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl ListenersFixture {
     fn tell(&mut self) -> Checked {
         while self.node.time_out(at(self.now).boot) {}
         for (id, answer) in self.node.take_answers(usize::MAX) {
-            self.node.listeners.tell(id, NewsBody::Answer(answer));
+            self.node.listeners.add_news(id, NewsBody::Answer(answer));
             if let Some(place) = self.open.iter().position(|(other, ..)| *other == id) {
                 let (_, listener, owner) = self.open.remove(place);
                 self.untold[listener as usize].push(owner);
@@ -156,7 +156,7 @@ proptest! {
         }
         let (node, now) = (&mut heard.node, at(heard.now).boot);
         (0..3).for_each(|listener| node.listeners.end(ClientId(listener)));
-        while node.let_one_leave(now) {}
+        while node.remove_one_left(now) {}
         prop_assert_eq!(node.load(), Load::NONE);
     }
 }

@@ -81,10 +81,10 @@ fn each_way_in_which_a_grant_ends() {
 
     grant(&mut key, "flushed");
     let lock = key.lock.clone().unwrap();
-    key.node.flushed(KEY, &lock, at(key.now).boot);
+    key.node.record_flushed(KEY, &lock, at(key.now).boot);
     assert_eq!(last(&key), entry("flushed", Ending::Flushed, 0));
     // The flush turns out to be the start of a reload, so the entry has to go.
-    key.node.history.reloaded();
+    key.node.history.on_reloaded();
     assert_ne!(last(&key).1, Ending::Flushed);
 }
 
@@ -93,7 +93,7 @@ fn what_is_renamed_goes_on_and_was_not_deleted() {
     let mut key = logging();
     key.acquire("me", 1_000, 0).unwrap();
     let lock = key.lock.take().unwrap();
-    key.node.deleted(KEY, &lock, at(3).boot);
+    key.node.record_deleted(KEY, &lock, at(3).boot);
     key.others.insert(b"other".to_vec(), lock);
     key.rename(b"other");
     let endings: Vec<_> = log(&key).into_iter().map(|entry| entry.1).collect();

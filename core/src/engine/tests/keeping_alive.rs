@@ -106,7 +106,7 @@ fn a_node_that_stood_still_for_longer_than_the_lease_does_not_bring_it_back() {
 #[test]
 fn a_node_that_follows_a_master_keeps_nothing_alive() {
     let mut key = kept();
-    key.node.follows();
+    key.node.become_replica();
     assert!(key.node.keepalives().is_empty());
     assert!(key.perform(&Request::Look).is_ok());
     assert_eq!(held_until(&mut key, |_| None, 5_000), 1_001);

@@ -127,10 +127,10 @@ fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
 fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     let no_ceiling = |key: &mut Key| key.node.tokens.set_ceiling(0);
     // The state file belongs to another server, so nothing can be promised and every request waits.
-    let no_disk = |key: &mut Key| key.node.ledger.taken(true);
+    let no_disk = |key: &mut Key| key.node.ledger.set_file_taken(true);
     let disk = |key: &mut Key| {
         key.node.tokens.set_ceiling(u64::MAX);
-        key.node.ledger.taken(false);
+        key.node.ledger.set_file_taken(false);
         key.now += 11;
     };
     let want = Want::Lock { ttl: ttl(1_000), fence: None, retry: false };
@@ -187,18 +187,18 @@ fn what_may_not_be_granted_is_free() {
     let (mut key, [b]) = Key::with_queue(["b"]);
     key.says = |question| matches!(question, Question::MayGrant(_)).then_some(Finding::Refused(Refusal::NotYet));
     key.release("a");
-    assert_eq!(key.effects(), [Step::Tell(Event::Released), Step::Delete(None)]);
+    assert_eq!(key.effects(), [Step::Publish(Event::Released), Step::Delete(None)]);
     assert_eq!((key.settle(), key.lock.is_none()), (vec![], true));
     key.now = 11;
     key.says = |_| None;
     assert_eq!(granted(&key.settle()), [b]);
     // Here the reason is the disk, which lacks a state that a later incarnation needs to know of the grant.
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
-    key.node.ledger.taken(true);
+    key.node.ledger.set_file_taken(true);
     key.release("b");
     assert_eq!((key.settle(), key.lock.is_none()), (vec![], true));
     key.now = 22;
-    key.node.ledger.taken(false);
+    key.node.ledger.set_file_taken(false);
     assert_eq!(granted(&key.settle()), [c]);
     let d = key.acquire("d", 1_000, 5_000).unwrap().unwrap();
     key.says = Key::says_poisoned;

@@ -195,10 +195,10 @@ fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
     assert_eq!(key.perform(&ask("reader", Wanted::Shared, 100)), granted(100));
     assert_eq!(key.perform_for(b"x", &ask("writer", Wanted::Exclusive, 500)), granted(500));
     let mut writers = key.others.remove(&b"x"[..]).unwrap();
-    key.node.unlinked(key_of(b"x"), &mut writers);
+    key.node.cancel_expiry(key_of(b"x"), &mut writers);
     let mut lock = key.lock.take().unwrap();
-    key.node.unlinked(KEY, &mut lock);
-    key.node.arrived(key_of(b"x"), &mut lock, at(0).boot);
+    key.node.cancel_expiry(KEY, &mut lock);
+    key.node.on_lock_arrived(key_of(b"x"), &mut lock, at(0).boot);
     key.others.insert(b"x".to_vec(), lock);
     assert_eq!(key.perform_for(b"x", &ask("other", Wanted::Shared, 300)), granted(501));
 }

@@ -90,7 +90,7 @@ impl Cluster {
     fn new() -> Self {
         let mut node = Node::new(10);
         node.begin_in_cluster();
-        node.ledger.saw_lease(TTL_MS as u32, node.skew_ms, BootTime::from_us(BEGIN_US));
+        node.ledger.on_lease(TTL_MS as u32, node.skew_ms, BootTime::from_us(BEGIN_US));
         let mut cluster = Self {
             node,
             is_here: true,
@@ -150,11 +150,11 @@ impl Cluster {
                 self.look();
             }
             Event::ComesBack if !self.is_here => {
-                self.node.slots_arrive(slot..=slot, Some(OTHER));
+                self.node.on_slots_arriving(slot..=slot, Some(OTHER));
                 self.is_here = true;
                 self.arrives();
                 self.us += 1;
-                self.node.slots_came(slot..=slot, self.now());
+                self.node.on_slots_arrived(slot..=slot, self.now());
                 self.ask_other();
             }
             Event::IsImported if !self.is_here => {
@@ -178,7 +178,7 @@ impl Cluster {
             }
             Event::Release if self.is_held => {
                 if let Some(mut lock) = self.lock.take().filter(|_| self.is_here) {
-                    self.node.unlinked(KEY, &mut lock);
+                    self.node.cancel_expiry(KEY, &mut lock);
                 }
                 self.is_held = false;
             }
@@ -188,7 +188,7 @@ impl Cluster {
             Event::OtherAnswers => {
                 let Some(asked) = self.question.take() else { return false };
                 let forgotten_ms = if self.is_other_guarded { TTL_MS as u32 } else { 0 };
-                self.node.source_answers(OTHER, asked, forgotten_ms, self.now().boot);
+                self.node.on_source_answer(OTHER, asked, forgotten_ms, self.now().boot);
             }
             _ => return false,
         }
@@ -199,7 +199,7 @@ impl Cluster {
     fn leaves(&mut self) {
         self.is_here = false;
         if let Some(lock) = &mut self.lock {
-            self.node.unlinked(KEY, lock);
+            self.node.cancel_expiry(KEY, lock);
         }
     }
 
@@ -207,7 +207,7 @@ impl Cluster {
     fn arrives(&mut self) {
         let now = self.now().boot;
         if let Some(lock) = &mut self.lock {
-            self.node.arrived(KEY, lock, now);
+            self.node.on_lock_arrived(KEY, lock, now);
         }
     }
 
@@ -219,8 +219,8 @@ impl Cluster {
             let step = run.next(held.as_mut(), said, &mut self.node, now);
             said = Finding::Yes;
             match step {
-                Step::Store(_) => held = run.granted().map(|lock| *lock),
-                Step::LookAtSlots => self.look(),
+                Step::Store(_) => held = run.take_granted().map(|lock| *lock),
+                Step::ReadSlots => self.look(),
                 Step::Ask(Question::OnDisk) | Step::Write => {}
                 Step::Done(answer) => break answer,
                 step => panic!("{step:?}"),

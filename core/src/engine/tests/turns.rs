@@ -70,7 +70,7 @@ fn a_reader_becomes_a_writer_once_the_reservation_of_another_is_over() {
 #[test]
 fn reservations_are_bounded_and_end() {
     let mut key = Key::new();
-    let kept = |key: &Key, name: &[u8]| key.node.waiting.kept(key_of(name)).count();
+    let kept = |key: &Key, name: &[u8]| key.node.waiting.reservations(key_of(name)).count();
     key.node.max_load.places = 1;
     assert_eq!(key.wait("a", 0, None).unwrap().0, Reply::Turn(1));
     assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(1), 0)));

@@ -33,13 +33,13 @@ fn what_the_server_does_to_keys_is_told() {
     hears_of(&mut key, |key| key.rename(b"other"));
     hears_of(&mut key, |key| {
         let mut lock = key.lock.take().unwrap();
-        key.node.unlinked(KEY, &mut lock);
+        key.node.cancel_expiry(KEY, &mut lock);
         key.node.flush(None);
     });
     key.acquire("a", 1_000, 0).unwrap();
     hears_of(&mut key, |key| {
         let mut lock = key.lock.take().unwrap();
-        key.node.unlinked(KEY, &mut lock);
+        key.node.cancel_expiry(KEY, &mut lock);
         key.node.swap(0, 1);
     });
 }
@@ -54,7 +54,7 @@ fn the_end_of_a_lease_is_told_where_nobody_deletes_the_lock() {
     assert_eq!(key.node.take_watch_due(at(1_000).boot), None);
     key.now = 1_001;
     let (db, name) = key.node.take_watch_due(at(1_001).boot).unwrap();
-    let told = key.node.take_told(At { db, name: &name }, key.lock.as_ref(), 10, at(1_001).boot);
+    let told = key.node.take_outdated(At { db, name: &name }, key.lock.as_ref(), 10, at(1_001).boot);
     assert_eq!(told, [WaiterId(id)]);
 }
 
@@ -69,7 +69,7 @@ fn crowds_are_told_bit_by_bit_and_are_bounded() {
     let mut told = vec![];
     for left in [3, 1, 0] {
         let (db, name) = key.node.take_watch_due(at(1).boot).unwrap();
-        told.extend(key.node.take_told(At { db, name: &name }, None, 2, at(1).boot).iter().map(|id| id.0));
+        told.extend(key.node.take_outdated(At { db, name: &name }, None, 2, at(1).boot).iter().map(|id| id.0));
         assert_eq!(key.node.watching().len(), left);
     }
     assert_eq!((told, key.node.take_watch_due(at(1).boot)), (ids, None));

@@ -27,7 +27,7 @@ fn no_imports() -> Imports {
 fn empty() -> Slots {
     let mut slots = Slots::default();
     slots.begin();
-    assert_eq!(slots.seen(&none(), no_imports(), NOW, END), Gained::default());
+    assert_eq!(slots.update(&none(), no_imports(), NOW, END), Gained::default());
     slots
 }
 
@@ -36,7 +36,7 @@ fn outside_a_cluster_nothing_is_refused() {
     let mut slots = Slots::default();
     slots.drop_lock(b"k", END);
     assert!(slots.is_known(b"k") && !slots.has_dropped(None));
-    assert_eq!(slots.seen(&set(0..=9), no_imports(), NOW, END), Gained::default());
+    assert_eq!(slots.update(&set(0..=9), no_imports(), NOW, END), Gained::default());
     assert_eq!((slots.ensure_open(b"k", NOW), slots.guarded(NOW)), (Ok(()), 0));
 }
 
@@ -44,25 +44,25 @@ fn outside_a_cluster_nothing_is_refused() {
 fn slots_of_the_start_and_of_a_promotion_are_covered() {
     let mut slots = Slots::default();
     slots.begin();
-    assert_eq!(slots.seen(&set(0..=9_999), no_imports(), NOW, END), Gained { unknown: 10_000, guarded: 0 });
+    assert_eq!(slots.update(&set(0..=9_999), no_imports(), NOW, END), Gained { unknown: 10_000, guarded: 0 });
     assert!(slots.is_known(b"k"));
-    slots.seen(&none(), no_imports(), NOW, END);
+    slots.update(&none(), no_imports(), NOW, END);
     assert!(!slots.is_known(b"k"), "what is lost is not known any more");
     slots.cover();
-    assert_eq!(slots.seen(&set(0..=9_999), no_imports(), NOW, END).guarded, 0);
+    assert_eq!(slots.update(&set(0..=9_999), no_imports(), NOW, END).guarded, 0);
 }
 
 #[test]
 fn a_slot_without_its_locks_is_guarded_alone() {
     let mut slots = empty();
-    assert_eq!(slots.seen(&set(7_629..=7_630), no_imports(), NOW, END), Gained { unknown: 2, guarded: 2 });
+    assert_eq!(slots.update(&set(7_629..=7_630), no_imports(), NOW, END), Gained { unknown: 2, guarded: 2 });
     assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
     assert_eq!(slots.ensure_open(b"foo", NOW), Ok(()));
     assert_eq!((slots.guarded(NOW), slots.guarded_until(NOW)), (2, Some(END)));
     // The slot was lost and comes again. Its guard counts again: it was not forgotten meanwhile.
-    slots.seen(&none(), no_imports(), NOW, END);
+    slots.update(&none(), no_imports(), NOW, END);
     assert_eq!(slots.guarded(NOW), 2);
-    slots.seen(&set(7_629..=7_629), no_imports(), NOW, END.plus_ms(5));
+    slots.update(&set(7_629..=7_629), no_imports(), NOW, END.plus_ms(5));
     assert_eq!(slots.guarded_until(NOW), Some(END.plus_ms(5)));
     let after = END.plus_ms(6);
     assert_eq!((slots.ensure_open(b"k", after), slots.guarded(after)), (Ok(()), 0));
@@ -86,25 +86,25 @@ fn refused(slots: &Slots, now: BootTime) -> u64 {
 #[test]
 fn a_slot_is_open_while_it_is_imported_if_its_source_forgot_nothing() {
     let mut slots = empty();
-    slots.seen(&none(), imports(7_629..=7_629), NOW, END);
+    slots.update(&none(), imports(7_629..=7_629), NOW, END);
     assert_eq!(refused(&slots, NOW), 10, "the source is asked first");
     assert_eq!(slots.ask_sources(NOW), [FROM]);
     assert!(slots.ask_sources(NOW).is_empty(), "it has been asked");
-    slots.source_answers(FROM, NOW, NOW, BootTime::default());
+    slots.on_source_answer(FROM, NOW, NOW, BootTime::default());
     assert_eq!(refused(&slots, NOW.plus_ms(200)), 0);
     assert_eq!(refused(&slots, NOW.plus_ms(201)), 10, "the answer is old");
     let later = NOW.plus_ms(2_000);
     assert_eq!(slots.ask_sources(later), [FROM]);
-    slots.source_answers(FROM, later, later, later.plus_ms(700));
+    slots.on_source_answer(FROM, later, later, later.plus_ms(700));
     assert_eq!(refused(&slots, later), 700);
     let after = later.plus_ms(701);
     assert_eq!(refused(&slots, after), 10, "an older answer says nothing of now");
     // Another slot is imported from the same node, whose answer is from before.
     assert_eq!(slots.ask_sources(after), [FROM]);
-    slots.source_answers(FROM, after, after, BootTime::default());
+    slots.on_source_answer(FROM, after, after, BootTime::default());
     assert_eq!(refused(&slots, after), 0);
-    slots.seen(&none(), no_imports(), after, END);
-    slots.seen(&none(), imports(7_629..=7_629), after.plus_us(1), END);
+    slots.update(&none(), no_imports(), after, END);
+    slots.update(&none(), imports(7_629..=7_629), after.plus_us(1), END);
     assert_eq!(refused(&slots, after.plus_us(1)), 10);
 }
 
@@ -112,14 +112,14 @@ fn a_slot_is_open_while_it_is_imported_if_its_source_forgot_nothing() {
 #[test]
 fn a_slot_without_a_source_is_refused_while_it_is_imported_and_guarded_afterwards() {
     let mut slots = empty();
-    slots.seen(&none(), imports(7_629..=7_629), NOW, END);
+    slots.update(&none(), imports(7_629..=7_629), NOW, END);
     slots.ask_sources(NOW);
-    slots.source_answers(FROM, NOW, NOW, BootTime::default());
+    slots.on_source_answer(FROM, NOW, NOW, BootTime::default());
     assert_eq!(refused(&slots, NOW), 0);
-    slots.seen(&none(), Imports::from([(7_629, None)]), NOW, END);
+    slots.update(&none(), Imports::from([(7_629, None)]), NOW, END);
     assert!(slots.ask_sources(END).is_empty());
     assert_eq!((refused(&slots, NOW), refused(&slots, END)), (10, 10));
-    assert_eq!(slots.seen(&set(7_629..=7_629), no_imports(), NOW, END).guarded, 1);
+    assert_eq!(slots.update(&set(7_629..=7_629), no_imports(), NOW, END).guarded, 1);
     assert_eq!(refused(&slots, NOW), 62_600);
 }
 
@@ -128,31 +128,31 @@ fn a_slot_without_a_source_is_refused_while_it_is_imported_and_guarded_afterward
 #[test]
 fn an_imported_slot_is_refused_until_its_source_has_answered_or_for_a_whole_guard() {
     let mut slots = empty();
-    assert_eq!(slots.seen(&none(), imports(7_629..=7_630), NOW, END), Gained { unknown: 2, guarded: 0 });
-    assert_eq!(slots.seen(&none(), imports(7_629..=7_630), NOW, END), Gained::default(), "known by now");
+    assert_eq!(slots.update(&none(), imports(7_629..=7_630), NOW, END), Gained { unknown: 2, guarded: 0 });
+    assert_eq!(slots.update(&none(), imports(7_629..=7_630), NOW, END), Gained::default(), "known by now");
     slots.ask_sources(NOW);
-    slots.source_answers(FROM, NOW, NOW, BootTime::default());
-    let gained = slots.seen(&set(7_629..=7_629), imports(7_630..=7_630), ASKED, END);
+    slots.on_source_answer(FROM, NOW, NOW, BootTime::default());
+    let gained = slots.update(&set(7_629..=7_629), imports(7_630..=7_630), ASKED, END);
     assert_eq!(gained, Gained { unknown: 1, guarded: 0 });
     assert_eq!((refused(&slots, ASKED), slots.guarded(ASKED)), (10, 1));
     assert_eq!(slots.guarded_until(ASKED), Some(END), "without an answer");
     assert_eq!(slots.ask_sources(ASKED), [FROM], "at once");
-    assert_eq!(slots.source_answers(FROM, NOW, ASKED, BootTime::default()), (0, 0), "to the earlier question");
+    assert_eq!(slots.on_source_answer(FROM, NOW, ASKED, BootTime::default()), (0, 0), "to the earlier question");
     assert_eq!(refused(&slots, ASKED), 10);
     let mut silent = slots.clone();
     let late = ASKED.plus_ms(1_001);
     assert!(!silent.has_silent_source(ASKED.plus_ms(1_000)) && silent.has_silent_source(late));
-    assert_eq!(silent.source_answers(FROM, ASKED, late, BootTime::default()), (0, 0), "too late");
+    assert_eq!(silent.on_source_answer(FROM, ASKED, late, BootTime::default()), (0, 0), "too late");
     assert_eq!((refused(&silent, late), refused(&silent, END), refused(&silent, END.plus_us(1))), (61_599, 1, 0));
     let mut forgetful = slots.clone();
-    assert_eq!(forgetful.source_answers(FROM, ASKED, ASKED, ASKED.plus_ms(700)), (1, 0));
+    assert_eq!(forgetful.on_source_answer(FROM, ASKED, ASKED, ASKED.plus_ms(700)), (1, 0));
     assert_eq!((refused(&forgetful, ASKED), refused(&forgetful, ASKED.plus_ms(701))), (700, 0));
-    assert_eq!(slots.source_answers(FROM, ASKED, ASKED, BootTime::default()), (0, 1));
+    assert_eq!(slots.on_source_answer(FROM, ASKED, ASKED, BootTime::default()), (0, 1));
     assert_eq!((refused(&slots, ASKED), slots.guarded(ASKED), slots.guarded_until(ASKED)), (0, 0, None));
-    slots.seen(&set(7_629..=7_629), no_imports(), ASKED, END);
+    slots.update(&set(7_629..=7_629), no_imports(), ASKED, END);
     assert!(slots.ask_sources(END).is_empty(), "nothing comes from it any more");
     // The import of slot 7630 was given up before that slot is assigned to the node.
-    let gained = slots.seen(&set(7_629..=7_630), no_imports(), ASKED, END);
+    let gained = slots.update(&set(7_629..=7_630), no_imports(), ASKED, END);
     assert_eq!(gained, Gained { unknown: 1, guarded: 1 });
 }
 
@@ -161,32 +161,32 @@ fn a_slot_that_came_in_one_step_is_open_once_its_source_has_answered() {
     for (until, left_ms) in [(BootTime::default(), 0), (NOW.plus_ms(700), 700)] {
         for is_read_first in [true, false] {
             let mut slots = empty();
-            slots.arriving(7_629..=7_630, Some(FROM));
+            slots.on_arriving(7_629..=7_630, Some(FROM));
             if is_read_first {
-                let gained = slots.seen(&set(7_629..=7_629), no_imports(), NOW, END);
+                let gained = slots.update(&set(7_629..=7_629), no_imports(), NOW, END);
                 assert_eq!(gained, Gained { unknown: 1, guarded: 0 });
             }
-            slots.came(7_629..=7_629, NOW, END);
+            slots.on_arrived(7_629..=7_629, NOW, END);
             assert_eq!(refused(&slots, NOW), 10);
             assert_eq!(slots.ask_sources(NOW), [FROM]);
-            slots.source_answers(FROM, NOW, NOW, until);
+            slots.on_source_answer(FROM, NOW, NOW, until);
             assert_eq!(refused(&slots, NOW), left_ms);
-            slots.arriving(7_630..=7_630, None);
-            let gained = slots.seen(&set(7_629..=7_630), no_imports(), NOW, END);
+            slots.on_arriving(7_630..=7_630, None);
+            let gained = slots.update(&set(7_629..=7_630), no_imports(), NOW, END);
             assert_eq!(gained, Gained { unknown: 1, guarded: 1 }, "the other slot's migration failed");
             slots.lift();
             assert_eq!((refused(&slots, NOW), slots.guarded(NOW)), (0, 0));
         }
     }
     let mut slots = empty();
-    assert_eq!(slots.came(7_629..=7_629, NOW, END).guarded, 1);
+    assert_eq!(slots.on_arrived(7_629..=7_629, NOW, END).guarded, 1);
     assert_eq!(refused(&slots, NOW), 62_600, "nobody knows where it came from");
     // The slot left and came back before the node read that it had left.
     let mut slots = empty();
-    slots.seen(&set(7_629..=7_629), no_imports(), NOW, END);
+    slots.update(&set(7_629..=7_629), no_imports(), NOW, END);
     slots.lift();
-    slots.arriving(7_629..=7_629, Some(FROM));
-    slots.came(7_629..=7_629, NOW, END);
+    slots.on_arriving(7_629..=7_629, Some(FROM));
+    slots.on_arrived(7_629..=7_629, NOW, END);
     assert_eq!(refused(&slots, NOW), 10);
 }
 
@@ -196,8 +196,8 @@ fn a_source_names_the_last_of_its_own_guards_and_of_the_locks_that_it_dropped() 
     assert_eq!(slots.forgotten_until(NOW), None);
     slots.drop_lock(b"foo", NOW.plus_ms(5));
     assert_eq!(slots.forgotten_until(NOW), Some(NOW.plus_ms(5)));
-    slots.arriving(1..=1, Some(FROM));
-    slots.came(1..=1, NOW, END);
+    slots.on_arriving(1..=1, Some(FROM));
+    slots.on_arrived(1..=1, NOW, END);
     assert_eq!(slots.forgotten_until(NOW), Some(END), "its own source has not answered");
 }
 
