@@ -32,16 +32,16 @@ thread_local! {
 /// Initialises the clock when the node starts. `ceiling` is an upper bound of the tokens of its last incarnation, if
 /// that is known.
 pub fn begin(ceiling: Option<u64>) {
-    go_by(WallClock::new(boot_now(), wall_us(), ceiling));
+    set_wall_clock(WallClock::new(boot_now(), wall_us(), ceiling));
 }
 
-fn go_by(wall: WallClock) {
+fn set_wall_clock(wall: WallClock) {
     WALL.set(wall);
     WALL_AHEAD_US.store(wall.ahead_us(), Relaxed);
 }
 
 /// Returns the present time of both clocks. The wall clock, which is only a hint for tokens, is calculated: the boot
-/// clock plus the difference found at the last call of [`look_at_wall_clock`]. So a command reads one clock. A step of
+/// clock plus the difference found at the last call of [`read_wall_clock`]. So a command reads one clock. A step of
 /// the wall clock takes effect within a tenth of a second.
 pub fn now() -> Now {
     let boot = boot_now();
@@ -58,7 +58,7 @@ pub fn thread_cpu_us() -> u64 {
 }
 
 /// Reads the wall clock for later calls of [`now`], unless it has jumped far ahead.
-pub fn look_at_wall_clock() {
+pub fn read_wall_clock() {
     let mut wall = WALL.get();
     let before = wall.jump_us().is_some();
     wall.update(boot_now(), wall_us());
@@ -70,7 +70,7 @@ pub fn look_at_wall_clock() {
         None if before => notice("tokens follow the wall clock again"),
         _ => {}
     }
-    go_by(wall);
+    set_wall_clock(wall);
 }
 
 /// Returns what the wall clock shows now, in microseconds since 1970; 0 before 1970.

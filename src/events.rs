@@ -16,46 +16,46 @@ use crate::{clock, state};
 pub struct NodeEvents;
 
 impl Events for NodeEvents {
-    fn cron(ctx: Context<'_>) {
-        clock::look_at_wall_clock();
-        propagation::look(ctx);
+    fn on_cron(ctx: Context<'_>) {
+        clock::read_wall_clock();
+        propagation::find_receivers(ctx);
         tick::tick(ctx);
         cluster::tick(ctx);
-        listeners::look_after(ctx);
-        timer::look_after(ctx);
+        listeners::end_idle_closed(ctx);
+        timer::catch_up(ctx);
     }
 
-    fn forked(ctx: Context<'_>) {
-        propagation::may_have_begun();
-        incarnation::forked();
+    fn on_fork(ctx: Context<'_>) {
+        propagation::on_possible_receiver();
+        incarnation::on_fork();
         // A replica may get the child's copy of the data, which does not show what grants have ended. The next message
         // to replicas does, so it is sent at once.
-        promotion::tell_at_once(ctx);
+        promotion::send_at_once(ctx);
     }
 
-    fn loading(from: Source) {
-        propagation::may_have_begun();
+    fn on_loading(from: Source) {
+        propagation::on_possible_receiver();
         LOADING.set(Some(from));
         if from == Source::Master {
             state::with(|node| node.become_replica());
         }
-        start::loading(from);
+        start::on_loading(from);
     }
 
-    fn loaded_all(ctx: Context<'_>, complete: bool) {
+    fn on_all_loaded(ctx: Context<'_>, complete: bool) {
         LOADING.set(None);
         if complete {
-            dropped_locks::reloaded(ctx);
+            dropped_locks::end_guard_if_reloaded(ctx);
         }
         start::decide(ctx);
     }
 
-    fn replica_came(ctx: Context<'_>) {
-        promotion::tell_at_once(ctx);
+    fn on_replica(ctx: Context<'_>) {
+        promotion::send_at_once(ctx);
     }
 
-    fn role(ctx: Context<'_>, is_master: bool) {
-        propagation::may_have_begun();
+    fn on_role(ctx: Context<'_>, is_master: bool) {
+        propagation::on_possible_receiver();
         if is_master {
             // The former master's slots follow right after this event. The node is guarded as a whole, so these slots
             // need no guard of their own.
@@ -63,26 +63,26 @@ impl Events for NodeEvents {
         } else {
             blocked_clients::dismiss_all();
             // The next pass is needed even if nobody waits: it refuses a BREAK in progress.
-            timer::go_on_soon(ctx);
+            timer::run_soon(ctx);
         }
-        promotion::role_changed(is_master);
+        promotion::on_role(is_master);
     }
 
-    fn configured(ctx: Context<'_>, names: &[&CStr]) {
-        propagation::may_have_begun();
-        settings::configured(ctx, names);
+    fn on_config_set(ctx: Context<'_>, names: &[&CStr]) {
+        propagation::on_possible_receiver();
+        settings::on_config_set(ctx, names);
     }
 
-    fn shutdown(ctx: Context<'_>) {
+    fn on_shutdown(ctx: Context<'_>) {
         start::end(ctx);
     }
 
-    fn evicted(ctx: Context<'_>, name: KeyName<'_>) {
-        dropped_locks::evicted(Key { db: ctx.db(), name: name.bytes() });
+    fn on_evicted(ctx: Context<'_>, name: KeyName<'_>) {
+        dropped_locks::on_evicted(Key { db: ctx.db(), name: name.bytes() });
     }
 
-    fn flush(ctx: Context<'_>, db: Option<u32>) {
-        gates::flushed(db);
+    fn on_flush(ctx: Context<'_>, db: Option<u32>) {
+        gates::on_flushed(db);
         let detached = state::with(|node| node.flush(db));
         if ctx.is_master() && LOADING.get().is_none() {
             dropped_locks::log_flushed(ctx, &detached);
@@ -93,37 +93,37 @@ impl Events for NodeEvents {
         match detached.last() {
             Some(_) if replayed && dropped_locks::were_lifted(ctx, &detached) => dropped_locks::free(vec![detached]),
             Some(last) if replayed && ctx.is_master() => {
-                dropped_locks::dropped(last);
+                dropped_locks::on_dropped(last);
                 dropped_locks::free(vec![detached]);
             }
-            Some(_) if ctx.is_master() => dropped_locks::dropped_perhaps(detached),
+            Some(_) if ctx.is_master() => dropped_locks::on_perhaps_dropped(detached),
             // On a replica nothing is done, because the master handles the dropped locks.
             _ => dropped_locks::free(vec![detached]),
         }
         timer::arm(ctx);
     }
 
-    fn swap(ctx: Context<'_>, one: u32, other: u32) {
+    fn on_swap(ctx: Context<'_>, one: u32, other: u32) {
         let lost = state::with(|node| node.swap(one, other));
         if let Some((db, last)) = lost.filter(|_| ctx.is_master()) {
             let replayed = LOADING.get() == Some(Source::Aof);
             if !replayed || !dropped_locks::were_lifted(ctx, &state::with(|node| node.deadlines().copy(db))) {
-                dropped_locks::dropped(last);
+                dropped_locks::on_dropped(last);
             }
         }
         timer::arm(ctx);
     }
 
-    fn loaded(ctx: Context<'_>, name: KeyName<'_>) {
+    fn on_loaded(ctx: Context<'_>, name: KeyName<'_>) {
         // Of the keys that are loaded, only those with a lock or a gate need a check.
         if READ.take() {
-            Self::arrived(ctx, name, Arrival::Moved);
+            Self::on_arrived(ctx, name, Arrival::Moved);
         }
     }
 
-    fn arrived(ctx: Context<'_>, name: KeyName<'_>, by: Arrival) {
+    fn on_arrived(ctx: Context<'_>, name: KeyName<'_>, by: Arrival) {
         let Ok(mut key) = LockKey::read(ctx, name) else {
-            if gates::arrived(ctx, name) {
+            if gates::list_if_gate(ctx, name) {
                 timer::arm(ctx);
             }
             return;
@@ -139,25 +139,25 @@ impl Events for NodeEvents {
 }
 
 impl SlotEvents for NodeEvents {
-    fn slots_change(ctx: Context<'_>) {
-        cluster::look(ctx);
+    fn on_slot_command(ctx: Context<'_>) {
+        cluster::read_slots(ctx);
     }
 
-    fn slots_migrate(ctx: Context<'_>, slots: &[RangeInclusive<u16>], import: Import) {
+    fn on_slots_migrating(ctx: Context<'_>, slots: &[RangeInclusive<u16>], import: Import) {
         match import {
-            Import::Begins => cluster::arriving(ctx, slots),
-            Import::Fails => cluster::not_arriving(slots),
-            Import::Ends => cluster::came(ctx, slots),
+            Import::Begins => cluster::on_arriving(ctx, slots),
+            Import::Fails => cluster::on_arrival_cancelled(slots),
+            Import::Ends => cluster::on_arrived(ctx, slots),
         }
     }
 
-    fn slots_leave(job: Job, is_under_way: bool) {
-        promotion::slots_leave(job, is_under_way);
+    fn on_slots_leaving(job: Job, is_under_way: bool) {
+        promotion::on_slots_leaving(job, is_under_way);
     }
 }
 
 impl BusEvents for NodeEvents {
-    fn asked(ctx: Context<'_>, from: &ServerId, payload: &[u8]) {
+    fn on_question(ctx: Context<'_>, from: &ServerId, payload: &[u8]) {
         // The slot that leaves this node now may have come to it only a moment ago, unread.
         cluster::tick(ctx);
         // A lock that MIGRATE has just moved to that server was not forgotten.
@@ -167,8 +167,8 @@ impl BusEvents for NodeEvents {
         slot_sources::answer(ctx, from, payload);
     }
 
-    fn answered(_ctx: Context<'_>, from: &ServerId, payload: &[u8]) {
-        slot_sources::hear(from, payload);
+    fn on_answer(_ctx: Context<'_>, from: &ServerId, payload: &[u8]) {
+        slot_sources::on_answer(from, payload);
     }
 }
 

@@ -53,7 +53,7 @@ impl DataType for GateType {
         state::with(|node| node.gates().unlist(Key { db, name }, gate));
     }
 
-    fn unlinked(_: Context<'_>, _: u32, _: &[u8]) {}
+    fn on_unlinked(_: Context<'_>, _: u32, _: &[u8]) {}
 
     fn memory(gate: &Gate, name_bytes: usize) -> usize {
         size_of::<Gate>() + gate.seen().heap_bytes() + gate.entry_bytes(name_bytes)

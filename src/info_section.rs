@@ -61,7 +61,7 @@ impl InfoSection for Section {
                 (c"token_floor", number(node.tokens().floor())),
                 (c"token_ceiling", number(node.tokens().ceiling())),
                 (c"deadlines", number(node.deadlines().len() as u64)),
-                (c"propagates", number((!propagation::nobody_listens()).into())),
+                (c"propagates", number((!propagation::has_no_receiver()).into())),
                 (c"max_ttl_ms", number(config::max_ttl_ms().into())),
                 (c"outstanding_ttl_ms", number(node.ledger().outstanding_ttl().ms(now).into())),
                 (c"state", Field::Word(if armed.is_some() { "guarded" } else { "serving" }.to_owned())),

@@ -47,7 +47,7 @@ struct Palisade;
 
 impl Module for Palisade {
     fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
-        look_for_commands(ctx)?;
+        ensure_commands(ctx)?;
         ffi::register_data_type::<lock_type::LockType>(ctx)?;
         ffi::register_data_type::<gate_type::GateType>(ctx)?;
         commands::register(ctx)?;
@@ -69,7 +69,7 @@ ffi::entry_point!(Palisade);
 
 /// Finds out whether `rename-command` hides a command that the module needs; then the load fails. If CONFIG is hidden,
 /// this only warns, because the node is then guarded at every start, which is safe.
-fn look_for_commands(ctx: Context<'_>) -> Result<(), String> {
+fn ensure_commands(ctx: Context<'_>) -> Result<(), String> {
     let count = if ctx.is_cluster() { NEEDED.len() } else { 1 };
     if let Some((command, what_for)) = NEEDED[..count].iter().find(|(command, _)| CallReply::is_hidden(ctx, command)) {
         return Err(format!(

@@ -53,18 +53,18 @@ impl DataType for LockType {
     }
 
     fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock) {
-        cluster::dropped(name, lock.end());
+        cluster::on_dropped(name, lock.end());
         // Only a master reports that the lock ended. A replica leaves that to its master, and what is replayed from the
         // AOF happened earlier.
         if ctx.is_master() && !ctx.is_loading() {
             state::with(|node| node.record_deleted(Key { db, name }, lock, clock::boot_now()));
             grant_events::publish_soon(ctx);
         }
-        dropped_locks::unlinked(Key { db, name }, lock);
+        dropped_locks::remember_unlinked(Key { db, name }, lock);
         state::with(|node| node.cancel_expiry(Key { db, name }, lock));
     }
 
-    fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]) {
+    fn on_unlinked(ctx: Context<'_>, db: u32, name: &[u8]) {
         // The node looks at the queue in the next pass of the event loop, when the command that removed the lock is
         // done.
         if state::with(|node| node.on_lock_gone(Key { db, name })) {

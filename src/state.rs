@@ -18,7 +18,7 @@ pub fn begin(node: Node) {
 }
 
 /// Hands the operator's settings to the node.
-pub fn configured(node: &mut Node) {
+pub fn configure(node: &mut Node) {
     node.configure(Settings {
         max_clock_skew_ms: config::max_clock_skew_ms(),
         max_waiters: config::max_waiters(),

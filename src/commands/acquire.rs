@@ -23,14 +23,14 @@ impl Command for Acquire {
         if request.patience != Patience::NONE && !call.ctx.may_block() {
             request.patience = Patience::NONE;
         }
-        let keep = |Milliseconds(ms)| kept(call, request.owner, ms, request.ttl);
+        let keep = |Milliseconds(ms)| keepalive_of(call, request.owner, ms, request.ttl);
         let asker = Asker { keepalive: keepalive.map(keep).transpose()?, ..form.into() };
         driver::answer(call.ctx, &mut open(call)?, &Request::Acquire(request), &asker, clock::now())
     }
 }
 
 /// Returns the KEEPALIVE of `ms` milliseconds, for the connection of this call.
-fn kept(call: &Call<'_>, owner: Owner<'_>, ms: Option<u64>, ttl: Ttl) -> Result<KeepAlive, Refusal> {
+fn keepalive_of(call: &Call<'_>, owner: Owner<'_>, ms: Option<u64>, ttl: Ttl) -> Result<KeepAlive, Refusal> {
     let key = Key { db: call.ctx.db(), name: call.key().bytes() };
     let keep = KeepAlive::new(call.ctx.connection().ok_or(Refusal::NoConnection)?, ms, ttl)?;
     state::with(|node| node.keepalives().ensure_room(key, owner, ttl))?;

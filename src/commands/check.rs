@@ -2,7 +2,7 @@
 
 use palisade_core::{Refusal, check, request};
 
-use super::key::look;
+use super::key::read_lock;
 use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
@@ -16,7 +16,7 @@ impl Command for Check {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Check { token } = request::Check::read(call.words(), config::bounds())?;
-        let key = look(call)?;
+        let key = read_lock(call)?;
         let now = clock::now();
         readiness::ready(call.ctx, now.boot)?;
         Ok(state::with(|node| check(key.lock(), token, node, now))?.map_or(Reply::Null, Reply::Integer))

@@ -66,8 +66,8 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
         }
         in_place => Some(in_place),
     };
-    effects::stored(&mut key);
-    watchers::tell(call.ctx, &key, now);
+    effects::finish_store(&mut key);
+    watchers::answer(call.ctx, &key, now);
     let name = key.name();
     if let Some(lock) = key.lock_mut() {
         let key = Key { db: call.ctx.db(), name: name.bytes() };
@@ -86,7 +86,7 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
 }
 
 fn set_gate(call: &Call<'_>, record: &[u8], here: Here) -> Result<Reply, Refusal> {
-    gates::told(call.ctx, &mut open_gate(call)?, record, here).map_err(Refusal::BadRecord)?;
+    gates::store_replicated(call.ctx, &mut open_gate(call)?, record, here).map_err(Refusal::BadRecord)?;
     timer::arm(call.ctx);
     call.ctx.replicate_command();
     Ok(Reply::Ok)

@@ -1,12 +1,12 @@
 //! `LOCK.GATE gate token [SHARED | PERMIT n] [HELD] [KEEP ms] [COMMAND command [arg …]]`
 //!
 //! The server checks the caller's permission for the keys of the protected command, because LOCK.GATE declares these
-//! keys as its own ([`Gate::tell_keys`]). `lock.gate-commands` lists the commands that may run.
+//! keys as its own ([`Gate::report_keys`]). `lock.gate-commands` lists the commands that may run.
 
 use palisade_core::request::{self, GateMemory};
 use palisade_core::{GateRefusal, Refusal, ensure_held};
 
-use super::key::{look, look_gate, open_gate};
+use super::key::{open_gate, read_gate, read_lock};
 use crate::driver::{gates, timer};
 use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Inner, NoKeys, Reply, Spec};
@@ -38,9 +38,9 @@ impl Command for Gate {
         Ok(inner.map_or(Reply::Integer(1), Inner::run))
     }
 
-    fn tell_keys(call: &Call<'_>) {
+    fn report_keys(call: &Call<'_>) {
         if let Some(name) = request::Gate::command_in(call.words()) {
-            call.inner(name).tell_keys();
+            call.inner(name).report_keys();
         }
     }
 }
@@ -55,7 +55,7 @@ fn pass(call: &Call<'_>, request::Gate { token, kind, memory, .. }: request::Gat
             Ok(())
         }
         GateMemory::Lock => {
-            let key = look(call).map_err(|other| match look_gate(call) {
+            let key = read_lock(call).map_err(|other| match read_gate(call) {
                 Ok(_) => Refusal::Gate(GateRefusal::IsGate),
                 Err(_) => other,
             })?;

@@ -26,7 +26,7 @@ impl Command for Guard {
             Some(request::Guard::Arm(GuardMs(ms))) => Some(ms),
         };
         // Reads the slots first: the operator means the node with the slots that it has now.
-        cluster::look(call.ctx);
+        cluster::read_slots(call.ctx);
         let left_ms = operator::set_guard(ms);
         timer::arm(call.ctx);
         left_ms.map(Reply::Integer)

@@ -4,7 +4,7 @@ use palisade_core::engine::Key;
 use palisade_core::request::{self, ListedHolders, ListedWaiters};
 use palisade_core::{BootTime, Grant, KeptLock, Mode, Node, Refusal, Waiter, Want};
 
-use super::key::{look, look_gate};
+use super::key::{read_gate, read_lock};
 use crate::driver::sight;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
@@ -18,10 +18,10 @@ impl Command for Info {
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Info { holders, waiters: listed } = request::Info::read(call.words(), config::bounds())?;
         let now = clock::boot_now();
-        let key = match look(call) {
+        let key = match read_lock(call) {
             Ok(key) => key,
             Err(_) => {
-                let gate = look_gate(call)?;
+                let gate = read_gate(call)?;
                 return Ok(gate.value().and_then(|gate| sight::gate_fields(gate, now)).unwrap_or(Reply::Null));
             }
         };

@@ -12,19 +12,19 @@ pub fn open<'a>(call: &'a Call<'a>) -> Result<LockKey<'a>, Refusal> {
 
 /// Opens the key of `call` to read its lock.
 #[inline(always)]
-pub fn look<'a>(call: &'a Call<'a>) -> Result<LockKey<'a>, Refusal> {
+pub fn read_lock<'a>(call: &'a Call<'a>) -> Result<LockKey<'a>, Refusal> {
     LockKey::read(call.ctx, call.key()).map_err(|OtherType| Refusal::WrongType)
 }
 
 /// Opens the key of `call` to change its gate.
 pub fn open_gate<'a>(call: &'a Call<'a>) -> Result<GateKey<'a>, Refusal> {
-    GateKey::write(call.ctx, call.key()).map_err(|OtherType| match look(call) {
+    GateKey::write(call.ctx, call.key()).map_err(|OtherType| match read_lock(call) {
         Ok(_) => Refusal::Gate(GateRefusal::IsLock),
         Err(other) => other,
     })
 }
 
 /// Opens the key of `call` to read its gate.
-pub fn look_gate<'a>(call: &'a Call<'a>) -> Result<GateKey<'a>, Refusal> {
+pub fn read_gate<'a>(call: &'a Call<'a>) -> Result<GateKey<'a>, Refusal> {
     GateKey::read(call.ctx, call.key()).map_err(|OtherType| Refusal::WrongType)
 }

@@ -21,8 +21,8 @@ impl Command for Release {
     const SPEC: Spec = Spec::new(request::Release::SPEC, AclGroup::Write, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        if call.ctx.is_told() {
-            let gone = gone(call);
+        if call.ctx.is_replayed() {
+            let gone = delete_lock(call);
             // On an error the server would only log it and go on with its AOF, so this notes that a lock is missing.
             if gone.is_err() && call.ctx.is_from_aof() {
                 start::missed_a_lock();
@@ -38,11 +38,11 @@ impl Command for Release {
 }
 
 /// Removes the lock in the key because a master, or the AOF, says that it is gone. Another owner's lock stays.
-fn gone(call: &Call<'_>) -> Result<Reply, Refusal> {
+fn delete_lock(call: &Call<'_>) -> Result<Reply, Refusal> {
     let request::Release { owner, .. } = request::Release::read(call.words(), config::bounds())?;
     let mut key = open(call)?;
     record::ensure_of(owner, key.lock()).map_err(Refusal::BadRecord)?;
-    if effects::freed(call.ctx, &mut key, Some(Event::Released)) {
+    if effects::delete(call.ctx, &mut key, Some(Event::Released)) {
         timer::arm(call.ctx);
     }
     Ok(Reply::Integer(0))

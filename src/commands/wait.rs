@@ -4,7 +4,7 @@ use palisade_core::engine::{Key, Request};
 use palisade_core::request::{self, AskedWait, Form, Owner, Patience};
 use palisade_core::{ClientId, Refusal};
 
-use super::key::look;
+use super::key::read_lock;
 use crate::driver::blocked_clients::{self, Asker};
 use crate::driver::{listeners, timer};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
@@ -28,7 +28,7 @@ impl Command for Wait {
             request.patience = Patience::NONE;
         }
         let asker = Asker { listener, ..Form::Token.into() };
-        driver::answer(call.ctx, &mut look(call)?, &Request::Wait(request), &asker, clock::now())
+        driver::answer(call.ctx, &mut read_lock(call)?, &Request::Wait(request), &asker, clock::now())
     }
 }
 

@@ -4,7 +4,7 @@ use palisade_core::engine::Key;
 use palisade_core::request::{self, Patience};
 use palisade_core::{Refusal, Watched};
 
-use super::key::look;
+use super::key::read_lock;
 use crate::driver::{sight, timer, watchers};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
@@ -21,7 +21,7 @@ impl Command for Watch {
         if !call.ctx.may_block() {
             ask.patience = Patience::NONE;
         }
-        let (key, now) = (look(call)?, clock::boot_now());
+        let (key, now) = (read_lock(call)?, clock::boot_now());
         match state::with(|node| node.watch(key.lock(), &ask, now))? {
             Watched::Differs => {
                 let name = key.name();

@@ -6,7 +6,7 @@ use crate::ffi::{Context, User};
 
 /// Returns the user of this command's client, together with its listener if it has one. Refuses if the server has no
 /// memory for a waiting request.
-pub fn who_asks(ctx: Context<'_>, listener: Option<ClientId>) -> Result<Asker, Refusal> {
+pub fn asker(ctx: Context<'_>, listener: Option<ClientId>) -> Result<Asker, Refusal> {
     ensure_memory(ctx)?;
     Ok(Asker { user: UserId::of(User::of_client(ctx).name()), listener })
 }

@@ -70,14 +70,14 @@ pub fn deliver() {
         if id.is_heard() {
             listeners::add_news(id, NewsBody::Answer(answer));
         } else {
-            parked::answer(id, |parked| tell(&parked.why, answer));
+            parked::answer(id, |parked| waiter_reply(&parked.why, answer));
         }
     }
-    listeners::tell_all();
+    listeners::send_news();
 }
 
 /// Returns the reply to a waiting client. If it is a grant, its KEEPALIVE begins now.
-fn tell(why: &Reason, answer: Answer) -> Result<Reply, Refusal> {
+fn waiter_reply(why: &Reason, answer: Answer) -> Result<Reply, Refusal> {
     let Reason::Waits(form, keeps) = why else { return Ok(Reply::Null) };
     if let (Answer::Granted { granted, .. }, Some(keeps)) = (&answer, keeps) {
         keeps.begin(*granted);
@@ -94,9 +94,9 @@ pub fn has_more() -> bool {
 /// one pass. For the others the node checks the queue again in the next pass.
 pub fn dismiss(key: Key<'_>, error: &str) {
     for id in state::with(|node| node.dismiss(key, pass::answers_left(), clock::boot_now())) {
-        tell_error(id, error);
+        answer_error(id, error);
     }
-    listeners::tell_all();
+    listeners::send_news();
 }
 
 /// Returns whether the user of a waiting client still has permission for the lock `name`: ACL rules may have changed
@@ -119,12 +119,12 @@ pub fn dismiss_all() {
 /// Answers one of the requests that [`dismiss_all`] dismissed; returns false if none is left.
 pub fn dismiss_next(now: BootTime) -> bool {
     let Some(gone) = state::with(|node| node.dismiss_next(now)) else { return false };
-    gone.into_iter().for_each(|id| tell_error(id, DEMOTED));
+    gone.into_iter().for_each(|id| answer_error(id, DEMOTED));
     true
 }
 
 /// Answers a waiting request with an error of the server's own.
-fn tell_error(id: WaiterId, error: &str) {
+fn answer_error(id: WaiterId, error: &str) {
     if id.is_heard() {
         listeners::add_news(id, NewsBody::Error(error.into()));
     } else {
@@ -153,7 +153,7 @@ fn reply(answer: Answer, form: Form) -> Result<Reply, Refusal> {
         Answer::Granted { token, number, waited_ms, .. } => Ok(granted(token, number, waited_ms, form)),
         Answer::Turn(number) => Ok(Reply::Integer(number.into())),
         Answer::Broken(token) => Ok(Reply::Integer(token.get())),
-        Answer::TimedOut(want) => Ok(in_vain(want)),
+        Answer::TimedOut(want) => Ok(failed_wait_reply(want)),
         Answer::Refused(refusal) => Err(refusal),
     }
 }
@@ -169,7 +169,7 @@ fn granted(token: Token, number: u16, waited_ms: u64, form: Form) -> Reply {
 }
 
 /// Returns the reply for a wait that failed: Null, or the integer 0 for a turn.
-fn in_vain(want: Want) -> Reply {
+fn failed_wait_reply(want: Want) -> Reply {
     match want {
         Want::Lock { .. } => Reply::Null,
         Want::Turn => Reply::Integer(0),
@@ -181,18 +181,18 @@ fn in_vain(want: Want) -> Reply {
 struct Clients;
 
 impl BlockedClients for Clients {
-    fn unblocked(client: WaiterId) -> Result<Reply, Refusal> {
+    fn answer_unblocked(client: WaiterId) -> Result<Reply, Refusal> {
         // The rules may already have an answer for the client that has not been sent.
         let answer = state::with(|node| node.take_answer_of(client));
         let (why, want) = leave(client);
         match answer {
-            Some(answer) => why.map_or(Ok(Reply::Null), |why| tell(&why, answer)),
+            Some(answer) => why.map_or(Ok(Reply::Null), |why| waiter_reply(&why, answer)),
             None if state::with(|node| node.is_breaking(client)) => Err(Refusal::BreakGoesOn),
-            None => Ok(want.map_or(Reply::Null, in_vain)),
+            None => Ok(want.map_or(Reply::Null, failed_wait_reply)),
         }
     }
 
-    fn gone(client: WaiterId) {
+    fn on_gone(client: WaiterId) {
         leave(client);
     }
 }

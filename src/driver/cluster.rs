@@ -1,7 +1,7 @@
 //! Finds out which slots of a cluster this node serves, and which other node serves a key.
 //!
 //! Slots that come with their locks are open once their source has said what it forgot ([`slot_sources`]). A slot may
-//! also come without its locks, so [`look`] compares the slots that the node serves with those that it served. It
+//! also come without its locks, so [`read_slots`] compares the slots that the node serves with those that it served. It
 //! does so ten times a second (less often if that takes long), right after a CLUSTER command that gives or takes slots,
 //! and before anything is promised in an unknown slot. A slot can return only in three ways: by such a command, by a
 //! migration in one step, whose end the server reports, or by a promotion, which guards the node. So no slot leaves and
@@ -43,7 +43,7 @@ pub fn begin(ctx: Context<'_>) {
     if ctx.is_cluster() {
         state::with(|node| node.begin_in_cluster());
         FLUSHES.set(ctx.is_valkey().then(|| flushes(ctx)));
-        look(ctx);
+        read_slots(ctx);
     }
 }
 
@@ -51,7 +51,7 @@ pub fn begin(ctx: Context<'_>) {
 /// they have forgotten. Called ten times a second.
 pub fn tick(ctx: Context<'_>) {
     if clock::boot_now() >= RESTS_UNTIL.get() {
-        look(ctx);
+        read_slots(ctx);
     } else {
         slot_sources::ask(ctx);
     }
@@ -65,7 +65,7 @@ fn rest_us(took_us: u64) -> u64 {
 
 /// Reads which slots the node serves and imports. Slots that came without their locks are guarded, and later tokens are
 /// larger than any that the former owner can have issued.
-pub fn look(ctx: Context<'_>) {
+pub fn read_slots(ctx: Context<'_>) {
     if !ctx.is_cluster() {
         return;
     }
@@ -113,7 +113,7 @@ pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
     let (has_dropped, is_known) =
         state::with(|node| (node.slots().has_dropped(Some(name)), node.slots().is_known(name)));
     if !is_known {
-        look(ctx);
+        read_slots(ctx);
     } else if has_dropped {
         confirm_slot_flush(ctx);
     }
@@ -121,26 +121,26 @@ pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
 
 /// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. If it turns out that the
 /// server emptied the whole slot, the slot is guarded.
-pub fn dropped(name: &[u8], end: BootTime) {
+pub fn on_dropped(name: &[u8], end: BootTime) {
     if end >= clock::boot_now() {
         state::with(|node| node.on_dropped_in_slot(name, end));
     }
 }
 
 /// Notes that these slots are coming in one step with their locks, from the node that serves the first of them.
-pub fn arriving(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
+pub fn on_arriving(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
     let nodes = nodes(ctx).unwrap_or_default();
     let from = slots.first().and_then(|slots| owner_of(&nodes, *slots.start()));
     state::with(|node| slots.iter().for_each(|slots| node.on_slots_arriving(slots.clone(), from)));
 }
 
 /// Notes that these slots are no longer coming.
-pub fn not_arriving(slots: &[RangeInclusive<u16>]) {
+pub fn on_arrival_cancelled(slots: &[RangeInclusive<u16>]) {
     state::with(|node| slots.iter().for_each(|slots| node.on_slots_arriving(slots.clone(), None)));
 }
 
 /// Notes that these slots have come to this node in one step with their locks.
-pub fn came(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
+pub fn on_arrived(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
     let now = clock::now();
     let mut all = Gained::default();
     for slots in slots {

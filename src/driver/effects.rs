@@ -14,7 +14,7 @@ use crate::ffi::{Context, KeyName, LockKey, free_value};
 use crate::{clock, command_names, state};
 
 /// Publishes a key event, if `notify-keyspace-events` contains `d`.
-pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
+pub fn publish(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
     let word = match event {
         Event::Acquired => c"lock.acquire",
         Event::HandedOver => c"lock.handoff",
@@ -34,15 +34,15 @@ pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Box<Lock>>, e
     let Some(lock) = lock else { return };
     let id = lock.first_id();
     key.put(lock);
-    changed(ctx, key, id, now);
-    tell(ctx, event, key.name());
+    replicate_change(ctx, key, id, now);
+    publish(ctx, event, key.name());
 }
 
 /// Sends replicas and the AOF what changed in the lock in the key: the whole lock if it is new, or the grant `id`,
 /// which joined or changed.
-pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, id: GrantId, now: Now) {
-    stored(key);
-    if only_counted(ctx) {
+pub fn replicate_change(ctx: Context<'_>, key: &mut LockKey<'_>, id: GrantId, now: Now) {
+    finish_store(key);
+    if count_if_unpropagated(ctx) {
         return;
     }
     if let Some(lock) = key.lock() {
@@ -53,10 +53,10 @@ pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, id: GrantId, now: Now) {
 }
 
 /// Sends replicas and the AOF that the grant `ended` left the lock in the key, which others still hold.
-pub fn left(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Box<Grant>>, now: Now) {
+pub fn replicate_end(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Box<Grant>>, now: Now) {
     let Some(ended) = ended else { return };
-    stored(key);
-    if !only_counted(ctx) {
+    finish_store(key);
+    if !count_if_unpropagated(ctx) {
         replicate(ctx, key.name(), |record| record::encode_end(&ended, now.boot, clock::boot_id(), record));
     }
 }
@@ -75,20 +75,20 @@ pub(super) fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(
 
 /// Counts one change for the server's `save` points, if there is no AOF and no replica to send it to. Returns whether
 /// it was counted.
-pub(super) fn only_counted(ctx: Context<'_>) -> bool {
-    propagation::nobody_listens() && ctx.count_change()
+pub(super) fn count_if_unpropagated(ctx: Context<'_>) -> bool {
+    propagation::has_no_receiver() && ctx.count_change()
 }
 
 /// Removes an expiry of the key, whose lock is new or changed, and tells clients that WATCH or track the key. Every
 /// node does this, wherever the lock was granted.
-pub fn stored(key: &mut LockKey<'_>) {
+pub fn finish_store(key: &mut LockKey<'_>) {
     key.clear_expiry();
     key.signal_modified();
 }
 
 /// Deletes the key, if it is there: its lock ends, and `event` is the key event. Returns whether the key has watchers,
 /// or a queue that has to be checked soon.
-pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> bool {
+pub fn delete(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> bool {
     let at = Key { db: ctx.db(), name: key.name().bytes() };
     let Some(lock) = key.lock_mut() else { return false };
     let has_more = state::with(|node| {
@@ -100,8 +100,8 @@ pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> b
     }
     key.signal_modified();
     // If the command is the RELEASE that names this key and owner, sending the command itself on is enough.
-    let is_told = event == Some(Event::Released) && ctx.replicate_command();
-    if !is_told && !only_counted(ctx) {
+    let is_replicated = event == Some(Event::Released) && ctx.replicate_command();
+    if !is_replicated && !count_if_unpropagated(ctx) {
         ctx.replicate_del(key.name());
     }
     has_more

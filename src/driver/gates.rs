@@ -33,9 +33,9 @@ pub fn pass(
         }
     };
     if is_changed {
-        stored(ctx, key);
+        finish_store(ctx, key);
         if let Some(gate) = key.value()
-            && !effects::only_counted(ctx)
+            && !effects::count_if_unpropagated(ctx)
         {
             effects::replicate(ctx, key.name(), |record| {
                 gate_record::encode_passed(gate, kind, now, clock::boot_id(), record);
@@ -46,17 +46,17 @@ pub fn pass(
 }
 
 /// Stores a gate, or a change of one, which came from a master or from the AOF. The caller sets the timer.
-pub fn told(ctx: Context<'_>, key: &mut GateKey<'_>, record: &[u8], here: Here) -> Result<(), Damaged> {
+pub fn store_replicated(ctx: Context<'_>, key: &mut GateKey<'_>, record: &[u8], here: Here) -> Result<(), Damaged> {
     if let Some(gate) = gate_record::apply(record, here, key.value_mut())? {
         key.put(Box::new(gate));
     }
-    stored(ctx, key);
+    finish_store(ctx, key);
     Ok(())
 }
 
 /// Removes an expiry of the key, whose gate is new or changed, tells clients that WATCH or track the key, and lists the
 /// gate. Every node does this.
-fn stored(ctx: Context<'_>, key: &mut GateKey<'_>) {
+fn finish_store(ctx: Context<'_>, key: &mut GateKey<'_>) {
     key.clear_expiry();
     key.signal_modified();
     list(ctx.db(), key);
@@ -72,7 +72,7 @@ fn list(db: u32, key: &mut GateKey<'_>) {
 
 /// If the key `name` has a gate that came by RENAME, MOVE or RESTORE, or was loaded, updates the node's memory for it.
 /// Returns whether the timer has to be set.
-pub fn arrived(ctx: Context<'_>, name: KeyName<'_>) -> bool {
+pub fn list_if_gate(ctx: Context<'_>, name: KeyName<'_>) -> bool {
     let Ok(mut key) = GateKey::read(ctx, name) else { return false };
     let db = key.db();
     list(db, &mut key);
@@ -80,7 +80,7 @@ pub fn arrived(ctx: Context<'_>, name: KeyName<'_>) -> bool {
 }
 
 /// Removes the gates of a database, or of all (`None`), from the list, because the database is about to be emptied.
-pub fn flushed(db: Option<u32>) {
+pub fn on_flushed(db: Option<u32>) {
     let listed = state::with(|node| node.gates().flush(db));
     let entries = listed.iter().map(|gates| gates.len()).sum();
     ffi::free(listed, entries);
@@ -96,7 +96,7 @@ pub fn forget_one(ctx: Context<'_>, now: BootTime) -> bool {
         if state::with(|node| node.gates().is_over(&due, gate, now)) {
             key.delete().into_iter().for_each(ffi::free_value);
             key.signal_modified();
-            if !effects::only_counted(ctx) {
+            if !effects::count_if_unpropagated(ctx) {
                 ctx.replicate_del(name);
             }
         }

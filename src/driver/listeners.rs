@@ -63,13 +63,13 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     listener.is_some_and(may_run)
 }
 
-/// Adds the outcome of the request `id` to the news of its listener, which [`tell_all`] sends.
-pub fn tell(id: WaiterId, told: NewsBody) {
+/// Adds the outcome of the request `id` to the news of its listener, which [`send_news`] sends.
+pub fn add_news(id: WaiterId, told: NewsBody) {
     state::with(|node| node.listeners_mut().add_news(id, told));
 }
 
 /// Answers each listener that waits in LOCK.HEAR and has news, with its news.
-pub fn tell_all() {
+pub fn send_news() {
     while let Some((id, news)) = state::with(|node| node.listeners_mut().take_ready()) {
         parked::answer(id, |_| Ok(list(news)));
     }
@@ -84,7 +84,7 @@ pub fn time_out(now: BootTime) -> bool {
 }
 
 /// Looks for listeners whose connection was closed while they did not wait for news. Called in the server's cron.
-pub fn look_after(ctx: Context<'_>) {
+pub fn end_idle_closed(ctx: Context<'_>) {
     let idle = state::with(|node| node.listeners().idle_after(LOOKED_AT.get(), IDLE_CHECKED_MAX));
     for &client in &idle {
         LOOKED_AT.set(client);
@@ -93,7 +93,7 @@ pub fn look_after(ctx: Context<'_>) {
 }
 
 /// Checks the connections of listeners whose wait the server ended, and ends the listeners whose connection is closed.
-fn look_at_gone(ctx: Context<'_>) {
+fn end_gone(ctx: Context<'_>) {
     for client in PERHAPS_GONE.take() {
         end_if_closed(ctx, client);
     }
@@ -127,17 +127,17 @@ fn list(news: Vec<News>) -> Reply {
 struct Hearers;
 
 impl BlockedClients for Hearers {
-    fn unblocked(blocked: WaiterId) -> Result<Reply, Refusal> {
+    fn answer_unblocked(blocked: WaiterId) -> Result<Reply, Refusal> {
         stops_asking(blocked);
         Ok(list(vec![]))
     }
 
-    fn gone(blocked: WaiterId) {
+    fn on_gone(blocked: WaiterId) {
         if let Some(client) = stops_asking(blocked) {
             // The connection may still be open, if an operator ended the wait with an error. One that is being closed
             // looks open too, so it is checked later.
             PERHAPS_GONE.with_borrow_mut(|all| all.push(client));
-            in_next_pass(look_at_gone);
+            in_next_pass(end_gone);
         }
     }
 }

@@ -51,24 +51,24 @@ pub fn perform<T>(
                 is_stored = true;
             }
             Step::Replace => {
-                effects::tell(ctx, Event::Expired, name);
+                effects::publish(ctx, Event::Expired, name);
                 effects::store(ctx, key, run.take_granted(), Event::Acquired, now);
                 is_stored = true;
             }
             Step::Changed(event, id) => {
-                effects::changed(ctx, key, id, now);
-                event.into_iter().for_each(|event| effects::tell(ctx, event, name));
+                effects::replicate_change(ctx, key, id, now);
+                event.into_iter().for_each(|event| effects::publish(ctx, event, name));
             }
             Step::Left(event) => {
-                effects::left(ctx, key, run.take_ended(), now);
-                effects::tell(ctx, event, name);
+                effects::replicate_end(ctx, key, run.take_ended(), now);
+                effects::publish(ctx, event, name);
             }
-            Step::Publish(event) => effects::tell(ctx, event, name),
+            Step::Publish(event) => effects::publish(ctx, event, name),
             Step::Delete(event) => {
-                event.into_iter().for_each(|event| effects::tell(ctx, event, name));
-                has_more |= effects::freed(ctx, key, event);
+                event.into_iter().for_each(|event| effects::publish(ctx, event, name));
+                has_more |= effects::delete(ctx, key, event);
             }
-            Step::AnswerWatchers => watchers::tell(ctx, key, now.boot),
+            Step::AnswerWatchers => watchers::answer(ctx, key, now.boot),
             Step::Ask(question) => said = questions.ask(ctx, name, question, asker, now.boot),
             Step::ReadSlots => cluster::ensure_known(ctx, name),
             Step::Redirect => questions.redirect_all(ctx, name),

@@ -51,9 +51,9 @@ impl Questions {
             Question::MayRenew(_) => Finding::Yes,
             // The client cannot be blocked, as in a transaction or a script.
             Question::WhoAsks if !ctx.may_block() => Finding::No,
-            Question::WhoAsks => askers::who_asks(ctx, asker.listener).map_or_else(Finding::Refused, Finding::Asks),
+            Question::WhoAsks => askers::asker(ctx, asker.listener).map_or_else(Finding::Refused, Finding::Asks),
             Question::OnDisk => {
-                readiness::look_at_disk(ctx);
+                readiness::check_disk(ctx);
                 Finding::Yes
             }
         }

@@ -52,7 +52,7 @@ pub fn answer(ctx: Context<'_>, from: &ServerId, question: &[u8]) {
 }
 
 /// Takes the answer of the server `from`.
-pub fn hear(from: &ServerId, answer: &[u8]) {
+pub fn on_answer(from: &ServerId, answer: &[u8]) {
     let Some([asked, forgotten_ms]) = numbers(answer) else { return };
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
     let (asked, now) = (BootTime::from_us(asked), clock::now());

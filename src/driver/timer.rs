@@ -13,7 +13,7 @@ use palisade_core::{BootTime, Now, Refusal};
 use super::blocked_clients;
 use super::perform::perform;
 use super::{gates, listeners, pass, watchers};
-use crate::ffi::{Context, KeyName, LockKey, OtherType, TimerId, put_together};
+use crate::ffi::{Context, KeyName, LockKey, OtherType, TimerId, join_freed};
 use crate::{clock, state};
 
 /// The bounds of a slice's length, in microseconds. During a slice of work the server serves no clients. A slice is as
@@ -93,7 +93,7 @@ pub fn arm(ctx: Context<'_>) {
                 disarm(ctx);
                 // A replica, too, answers watchers.
                 if !ctx.is_loading() && state::with(|node| node.watching().next_due()) == Some(BootTime::default()) {
-                    go_on_soon(ctx);
+                    run_soon(ctx);
                 }
             }
         }
@@ -101,7 +101,7 @@ pub fn arm(ctx: Context<'_>) {
 }
 
 /// Does the due work if the timer is late or, as after a change of role, is not set. Called in the server's cron.
-pub fn look_after(ctx: Context<'_>) {
+pub fn catch_up(ctx: Context<'_>) {
     let now = clock::boot_now();
     if BUSY.get().is_some_and(|slice| now <= slice.plus_us(STALLED_US)) {
         return;
@@ -128,10 +128,10 @@ fn disarm(ctx: Context<'_>) {
 }
 
 /// Requests that due work is done in the next pass of the event loop.
-pub fn go_on_soon(ctx: Context<'_>) {
+pub fn run_soon(ctx: Context<'_>) {
     if BUSY.get().is_none() {
         BUSY.set(Some(clock::boot_now()));
-        ctx.in_next_pass(go_on);
+        ctx.in_next_pass(run_slice);
     }
 }
 
@@ -144,7 +144,7 @@ fn on_timer(ctx: Context<'_>) {
 }
 
 /// Does the next slice of due work, of the length that [`SLICE_US`] describes.
-fn go_on(ctx: Context<'_>) {
+fn run_slice(ctx: Context<'_>) {
     let since = BUSY.take().map_or(0, |slice| clock::boot_now().us_since(slice));
     run(ctx, since.clamp(*SLICE_US.start(), *SLICE_US.end()));
 }
@@ -164,17 +164,17 @@ fn run(ctx: Context<'_>, slice_us: u64) {
         idle = !(state::with(|node| node.time_out(now))
             || pass::may_answer() && (blocked_clients::dismiss_next(now) || listeners::time_out(now))
             || state::with(|node| node.remove_one_left(now))
-            || may_look && pass::may_answer() && watchers::look_after(ctx, now)
+            || may_look && pass::may_answer() && watchers::do_due_work(ctx, now)
             || may_write && (do_one(ctx, now) || gates::forget_one(ctx, now)));
         now = clock::boot_now();
     }
     if may_write {
-        put_together();
+        join_freed();
     }
     BUSY.set(Some(now));
     blocked_clients::deliver();
     if !idle || !pass::may_answer() || blocked_clients::has_more() {
-        ctx.in_next_pass(go_on);
+        ctx.in_next_pass(run_slice);
         return;
     }
     BUSY.set(None);

@@ -12,7 +12,7 @@ use crate::state;
 /// Blocks the client of this command, if there is room for it. It is answered when the lock in `key` is not in the
 /// state that it knows, or when its time is over.
 pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) -> Result<(), Refusal> {
-    let asker = askers::who_asks(ctx, None)?;
+    let asker = askers::asker(ctx, None)?;
     let name = key.name();
     let at = Key { db: ctx.db(), name: name.bytes() };
     state::with(|node| node.ensure_may_watch(at, asker))?;
@@ -23,7 +23,7 @@ pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) ->
 
 /// Answers the watchers of the lock in `key` that know another state than the present one, as many as may be answered
 /// in one pass of the event loop. If more are left, the lock is checked again.
-pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
+pub fn answer(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     let name = key.name();
     let (at, count) = (Key { db: ctx.db(), name: name.bytes() }, pass::answers_left());
     let told = state::with(|node| {
@@ -42,7 +42,7 @@ pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
 
 /// Does the work for watchers that has been due longest: answers one whose time is over, or checks a lock. Returns
 /// false if nothing is due. Writes no key.
-pub fn look_after(ctx: Context<'_>, now: BootTime) -> bool {
+pub fn do_due_work(ctx: Context<'_>, now: BootTime) -> bool {
     if let Some(id) = state::with(|node| node.take_watcher_timed_out(now)) {
         parked::answer(id, |_| Ok(Reply::Null));
         return true;
@@ -52,7 +52,7 @@ pub fn look_after(ctx: Context<'_>, now: BootTime) -> bool {
     let at = Key { db, name: &name };
     KeyName::with(&name, |name| match LockKey::read(ctx, name) {
         Ok(key) => match elsewhere(ctx, &key) {
-            None => tell(ctx, &key, now),
+            None => answer(ctx, &key, now),
             Some(error) => dismiss(at, || Ok(Reply::Error(error.clone()))),
         },
         Err(OtherType) => dismiss(at, || Err(Refusal::WrongType)),
@@ -83,12 +83,12 @@ fn dismiss(key: Key<'_>, told: impl Fn() -> Result<Reply, Refusal>) {
 struct Watchers;
 
 impl BlockedClients for Watchers {
-    fn unblocked(client: WaiterId) -> Result<Reply, Refusal> {
-        Self::gone(client);
+    fn answer_unblocked(client: WaiterId) -> Result<Reply, Refusal> {
+        Self::on_gone(client);
         Ok(Reply::Null)
     }
 
-    fn gone(client: WaiterId) {
+    fn on_gone(client: WaiterId) {
         state::with(|node| node.stop_watching(client));
         parked::give_back(client);
     }

@@ -24,7 +24,7 @@ thread_local! {
 
 /// Guards the node until `last`, when the last lease of locks that were dropped for good would have ended. Does nothing
 /// if that moment has passed.
-pub fn dropped(last: BootTime) {
+pub fn on_dropped(last: BootTime) {
     let now = clock::now();
     if state::with(|node| node.on_dropped(last, now.boot)) {
         incarnation::save_at_once(now);
@@ -32,7 +32,7 @@ pub fn dropped(last: BootTime) {
 }
 
 /// Handles the dropped locks `detached`. A reload may begin here, which brings them back.
-pub fn dropped_perhaps(detached: Detached) {
+pub fn on_perhaps_dropped(detached: Detached) {
     let now = clock::now();
     match state::with(|node| node.on_perhaps_dropped(detached, now.boot)) {
         Ok(()) => incarnation::save_at_once(now),
@@ -72,7 +72,7 @@ pub fn log_flushed(ctx: Context<'_>, locks: &Detached) {
 
 /// Ends the guard after data was loaded, if every lock is back that was dropped right before. Then the flush was part
 /// of a reload.
-pub fn reloaded(ctx: Context<'_>) {
+pub fn end_guard_if_reloaded(ctx: Context<'_>) {
     let Some(flush) = state::with(Node::take_flush) else { return };
     // It is unknown which holders of a joint lock were dropped, so such a lock never counts as back.
     let is_same = |lock: &Lock, end| matches!(lock, Lock::Exclusive(_)) && lock.end() >= end;
@@ -108,16 +108,16 @@ pub fn watch_evictions(evicts: bool) {
 }
 
 /// Remembers `lock`, which is about to leave `key`: the next event shows whether it was evicted.
-pub fn unlinked(Key { db, name }: Key<'_>, lock: &Lock) {
+pub fn remember_unlinked(Key { db, name }: Key<'_>, lock: &Lock) {
     if EVICTS.load(Relaxed) {
         UNLINKED.replace(Some((db, name.into(), Evictee::of(lock))));
     }
 }
 
-/// Handles that the server evicted `key`. If its lock was the one that last left its key ([`unlinked`]), the holder
-/// does not know of the eviction, and no file will show it to a later start. So nothing proves any longer that this
-/// incarnation remembers every grant.
-pub fn evicted(key: Key<'_>) {
+/// Handles that the server evicted `key`. If its lock was the one that last left its key ([`remember_unlinked`]), the
+/// holder does not know of the eviction, and no file will show it to a later start. So nothing proves any longer that
+/// this incarnation remembers every grant.
+pub fn on_evicted(key: Key<'_>) {
     let now = clock::now();
     let unlinked = UNLINKED.take().filter(|(db, name, _)| Key { db: *db, name } == key);
     let Some((_, _, lock)) = unlinked else { return };

@@ -51,7 +51,7 @@ pub fn with<T>(body: impl FnOnce(&mut Incarnation) -> T) -> T {
 }
 
 /// Tells the node which of its states are on the disk by now.
-pub fn look_at_file() {
+pub fn read_written_states() {
     with(|incarnation| {
         if let Some(writer) = &incarnation.state_writer {
             state::with(|node| {
@@ -94,7 +94,7 @@ pub fn save(now: Now) {
 /// until it works.
 pub fn save_at_once(now: Now) {
     give_to_writer(true, now, StateWriter::save_now);
-    look_at_file();
+    read_written_states();
 }
 
 /// Hands the node's state to `write`, if one has to be written now.
@@ -110,7 +110,7 @@ fn give_to_writer(is_needed: bool, now: Now, write: impl FnOnce(&StateWriter, u6
 
 /// Handles a fork of the server. If the child rewrites the AOF, the server continues with a new file, which the state
 /// file should name.
-pub fn forked() {
+pub fn on_fork() {
     if with(|incarnation| incarnation.aof.is_some()) {
         save(clock::now());
     }

@@ -18,7 +18,7 @@ pub fn promise(version: u64, ballot: Ballot) -> Result<(Option<Accepted>, u64), 
 pub fn accept(version: u64, ballot: Ballot, list: Vec<Member>, floor: u64) -> Result<(), Refusal> {
     let now = clock::now();
     state::with(|node| node.accept_members(version, ballot, list, floor, now))?;
-    promotion::tell_soon();
+    promotion::send_soon();
     saved(now)
 }
 

@@ -32,7 +32,7 @@ pub fn raise_floor(token: Option<Token>) -> Result<u64, Refusal> {
     if floor > before {
         notice(&format!("an operator raised the floor of tokens from {before} to {floor}"));
         incarnation::save_at_once(now);
-        promotion::tell_soon();
+        promotion::send_soon();
         if !is_ready() {
             return Err(Refusal::NotYet);
         }

@@ -26,36 +26,36 @@ thread_local! {
 
 /// Begins anew when the module is loaded: the replicas have received no message yet.
 pub fn begin() {
-    tell_soon();
+    send_soon();
     TOLD_STRIPE_CHANGE.set(0);
 }
 
 /// Notes that replicas have to receive a change soon: the next tick sends it.
-pub fn tell_soon() {
+pub fn send_soon() {
     TOLD.set(BootTime::default());
 }
 
 /// Sends LOCK.CEILING to the replicas as soon as possible, because a replica has connected, or is about to receive the
 /// present data. A timer sends it, because the handler of an event must not write. If writes are paused when the timer
 /// runs, the next tick sends it.
-pub fn tell_at_once(ctx: Context<'_>) {
-    tell_soon();
-    ctx.start_timer(0, |ctx| tell_replicas(ctx, clock::now()));
+pub fn send_at_once(ctx: Context<'_>) {
+    send_soon();
+    ctx.start_timer(0, |ctx| send_to_replicas(ctx, clock::now()));
 }
 
 /// Notes that slots begin to leave in one step by the migration `job`, or that this migration is over. When it is over,
 /// the next tick sends what replicas have missed.
-pub fn slots_leave(job: Job, is_under_way: bool) {
+pub fn on_slots_leaving(job: Job, is_under_way: bool) {
     if is_under_way {
         EXPORTS.with_borrow_mut(|exports| exports.insert(job));
     } else if EXPORTS.with_borrow_mut(|exports| exports.remove(&job)) {
-        tell_soon();
+        send_soon();
     }
 }
 
 /// Sends a master's replicas the values that one of them needs when it is promoted, if that is due: `TELL_REPLICAS_MS`
 /// after the last time, or at once after a token was raised far ahead.
-pub fn tell_replicas(ctx: Context<'_>, now: Now) {
+pub fn send_to_replicas(ctx: Context<'_>, now: Now) {
     // If a token was raised far ahead, its stripe has a ceiling of its own. That is sent at once, because no later
     // ceiling of the node would cover it.
     let changes = state::with(|node| node.tokens().stripe_changes());
@@ -85,7 +85,7 @@ pub fn on_master_values(ceiling: u64, outstanding_ttl_ms: u32, stripes: &[Stripe
 }
 
 /// Handles a change of role. A replica that becomes a master may not know the last grants of its former master.
-pub fn role_changed(is_master: bool) {
+pub fn on_role(is_master: bool) {
     let now = clock::now();
     incarnation::with(|incarnation| incarnation.aof = None);
     if is_master {

@@ -11,15 +11,15 @@ use crate::state;
 pub fn ready(ctx: Context<'_>, now: BootTime) -> Result<(), Refusal> {
     let ready = || state::with(|node| node.ready(now));
     ready().or_else(|_| {
-        look_at_disk(ctx);
+        check_disk(ctx);
         ready()
     })
 }
 
 /// Tells the node which of its states are on the disk by now, and judges the start if that has not been done.
-pub fn look_at_disk(ctx: Context<'_>) {
+pub fn check_disk(ctx: Context<'_>) {
     if !state::with(|node| node.ledger().is_judged()) {
         start::decide(ctx);
     }
-    incarnation::look_at_file();
+    incarnation::read_written_states();
 }

@@ -9,8 +9,8 @@ use crate::ffi::{Context, warn};
 use crate::{config, state};
 
 /// Handles that the parameters `names` of the server were set.
-pub fn configured(ctx: Context<'_>, names: &[&CStr]) {
-    state::with(state::configured);
+pub fn on_config_set(ctx: Context<'_>, names: &[&CStr]) {
+    state::with(state::configure);
     let any_of = |of: &[&[u8]]| names.iter().any(|name| of.iter().any(|of| name.to_bytes().eq_ignore_ascii_case(of)));
     let aof = any_of(&[b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite"]);
     let elsewhere = any_of(&[b"dir", b"appendfilename", b"appenddirname"]);

@@ -66,7 +66,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     };
     let tokens = Tokens::new(token_floor(last.as_ref(), &found, now.wall_us, skew_ms));
     let mut node = Node::begin(&beginning, tokens, now.boot);
-    state::configured(&mut node);
+    state::configure(&mut node);
     node.history_mut().reset_contention(now.boot);
     state::begin(node);
     WITH_SERVER.set(ctx.info_number(c"clients", c"connected_clients") == Some(0));
@@ -81,7 +81,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
 }
 
 /// Notes that the server starts to read its data.
-pub fn loading(from: Source) {
+pub fn on_loading(from: Source) {
     if !state::with(|node| node.ledger().is_judged()) {
         LOADED_FROM.set(Some(from));
     }

@@ -128,7 +128,7 @@ impl StateFile {
                 (format!("is of version {version}, which this module does not know"), ".other-version")
             }
         };
-        let kept = match put_aside(path, suffix) {
+        let kept = match move_aside(path, suffix) {
             Ok(aside) => format!("kept as {}", aside.display()),
             Err(error) => format!("not kept aside: {error}"),
         };
@@ -140,7 +140,7 @@ impl StateFile {
     /// file is on the disk.
     pub fn replace(&mut self, text: impl FnOnce(FileId) -> String) -> Result<(), Failure> {
         self.keep_lock()?;
-        self.look_at_what_is_there()?;
+        self.ensure_replaceable()?;
         let file = rename_new(&self.path, text)?;
         self.file = Some(file);
         self.lock_was_lost = false;
@@ -166,7 +166,7 @@ impl StateFile {
 
     /// Refuses to replace a file that is not the module's, or that another server wrote while this process had no lock
     /// on it.
-    fn look_at_what_is_there(&self) -> Result<(), Failure> {
+    fn ensure_replaceable(&self) -> Result<(), Failure> {
         if self.file.as_ref().is_some_and(|file| is_same(file, &self.path)) {
             return Ok(());
         }
@@ -326,7 +326,7 @@ fn beside_to_write(path: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 /// Moves the file at `path` to a free name beside it, which begins with `suffix`.
-fn put_aside(path: &Path, suffix: &str) -> io::Result<PathBuf> {
+fn move_aside(path: &Path, suffix: &str) -> io::Result<PathBuf> {
     let is_free = |name: &PathBuf| fs::symlink_metadata(name).is_err_and(|error| error.kind() == ErrorKind::NotFound);
     let aside = names_beside(path, suffix).find(is_free).ok_or_else(|| no_name(path, suffix))?;
     fs::rename(path, &aside).map(|()| aside)

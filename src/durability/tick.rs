@@ -7,7 +7,7 @@ use crate::{clock, state};
 /// Does the work on durability once.
 pub fn tick(ctx: Context<'_>) {
     // Requests may wait for a write or for the end of the start, and have to be served even if no command arrives.
-    readiness::look_at_disk(ctx);
+    readiness::check_disk(ctx);
     let now = clock::now();
     dropped_locks::confirm_flush();
     let (is_stamped, is_write_due) = state::with(|node| {
@@ -21,5 +21,5 @@ pub fn tick(ctx: Context<'_>) {
         incarnation::save(now);
     }
     incarnation::log_failures();
-    promotion::tell_replicas(ctx, now);
+    promotion::send_to_replicas(ctx, now);
 }

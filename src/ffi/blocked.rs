@@ -20,10 +20,10 @@ use super::user::User;
 /// The handlers for one kind of blocked clients, for the cases in which the server itself ends their wait.
 pub trait BlockedClients {
     /// Returns the answer for this client, whose wait an operator ended (CLIENT UNBLOCK … TIMEOUT).
-    fn unblocked(client: WaiterId) -> Result<Reply, Refusal>;
+    fn answer_unblocked(client: WaiterId) -> Result<Reply, Refusal>;
 
     /// Handles a client that is gone, or was answered by the server.
-    fn gone(client: WaiterId);
+    fn on_gone(client: WaiterId);
 }
 
 /// A blocked client. It must be answered, or its handle given back to the server.
@@ -107,7 +107,7 @@ extern "C" fn on_unblocked<C: BlockedClients>(
                 Some(answer) => send(Context::new(ctx), answer),
                 None => {
                     let handle = api!(RedisModule_GetBlockedClientHandle(ctx));
-                    send(Context::new(ctx), &C::unblocked(id_of(handle)));
+                    send(Context::new(ctx), &C::answer_unblocked(id_of(handle)));
                 }
             }
         }
@@ -116,7 +116,7 @@ extern "C" fn on_unblocked<C: BlockedClients>(
 }
 
 extern "C" fn on_gone<C: BlockedClients>(_ctx: *mut raw::RedisModuleCtx, client: *mut raw::RedisModuleBlockedClient) {
-    boundary::run("a client's leaving", || C::gone(id_of(client)));
+    boundary::run("a client's leaving", || C::on_gone(id_of(client)));
 }
 
 extern "C" fn free_answer(_ctx: *mut raw::RedisModuleCtx, answer: *mut c_void) {

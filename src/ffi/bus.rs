@@ -11,10 +11,10 @@ use super::context::{Context, detached};
 /// The handlers for messages of other servers.
 pub trait BusEvents {
     /// Called when the server `from` asks which locks this one has forgotten.
-    fn asked(ctx: Context<'_>, from: &ServerId, payload: &[u8]);
+    fn on_question(ctx: Context<'_>, from: &ServerId, payload: &[u8]);
 
     /// Called when the server `from` answers such a question.
-    fn answered(ctx: Context<'_>, from: &ServerId, payload: &[u8]);
+    fn on_answer(ctx: Context<'_>, from: &ServerId, payload: &[u8]);
 }
 
 /// The kinds of messages, by number. Servers tell modules apart only if their names have nine letters. Others receive
@@ -72,9 +72,9 @@ extern "C" fn on_message<E: BusEvents>(
             (Context::new(ctx), &*from.cast::<ServerId>(), std::slice::from_raw_parts(payload, len as usize))
         };
         if kind == Message::Asks as u8 {
-            E::asked(ctx, from, payload);
+            E::on_question(ctx, from, payload);
         } else {
-            E::answered(ctx, from, payload);
+            E::on_answer(ctx, from, payload);
         }
     });
 }

@@ -25,7 +25,7 @@ pub trait Command {
 
     /// Tells the server the command's keys, except the first. Only for a command whose keys depend on its arguments, so
     /// that it has to name them itself.
-    fn tell_keys(_: &Call<'_>) {}
+    fn report_keys(_: &Call<'_>) {}
 }
 
 /// The description of a command.
@@ -43,7 +43,7 @@ pub struct Spec {
     /// True if the command's answer promises something. Once a panic was caught, such a command is refused, because the
     /// module's state may be half done.
     pub refused_when_poisoned: bool,
-    /// True if the command names its keys itself ([`Command::tell_keys`]), because they depend on its arguments.
+    /// True if the command names its keys itself ([`Command::report_keys`]), because they depend on its arguments.
     pub names_its_keys: bool,
 }
 
@@ -72,7 +72,7 @@ impl Spec {
         Self { refused_when_poisoned: true, ..self }
     }
 
-    /// Returns this description, changed to that of a command which names its keys itself ([`Command::tell_keys`]).
+    /// Returns this description, changed to that of a command which names its keys itself ([`Command::report_keys`]).
     pub const fn names_its_keys(self) -> Self {
         Self { names_its_keys: true, ..self }
     }
@@ -152,7 +152,7 @@ impl<'a> Call<'a> {
 }
 
 /// Returns whether the server only asks for the command's keys, and does not run it.
-fn asks_for_keys(ctx: Context<'_>) -> bool {
+fn is_key_query(ctx: Context<'_>) -> bool {
     // SAFETY: the context is live.
     unsafe { api!(RedisModule_IsKeysPositionRequest(ctx.raw())) != 0 }
 }
@@ -335,14 +335,14 @@ fn raw_key_spec(access: Option<KeyAccess>) -> raw::RedisModuleCommandKeySpec {
 }
 
 /// Names all keys of a command to the server: its first argument, and those that the command itself names.
-fn tell_keys<C: Command>(call: &Call<'_>) {
+fn report_keys<C: Command>(call: &Call<'_>) {
     if call.argv.len() < call.after_key {
         return;
     }
     let flags = C::SPEC.command.key.map_or(0, key_flags);
     // SAFETY: the context is the one in which the server asks.
     unsafe { api!(RedisModule_KeyAtPosWithFlags(call.ctx.raw(), 1, flags as c_int)) };
-    C::tell_keys(call);
+    C::report_keys(call);
 }
 
 extern "C" fn trampoline<C: Command>(
@@ -356,8 +356,8 @@ extern "C" fn trampoline<C: Command>(
     let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
     let after_key = const { if C::SPEC.command.key.is_some() { 2 } else { 1 } };
     let call = Call { ctx, argv, after_key };
-    if const { C::SPEC.names_its_keys } && asks_for_keys(ctx) {
-        boundary::run(C::SPEC.command.name, || tell_keys::<C>(&call));
+    if const { C::SPEC.names_its_keys } && is_key_query(ctx) {
+        boundary::run(C::SPEC.command.name, || report_keys::<C>(&call));
         return raw::REDISMODULE_OK as c_int;
     }
     let mut is_decided = false;

@@ -84,7 +84,7 @@ impl TextConfig {
 /// Registers `config` with the server. If an argument of the module sets the parameter, that value is the `default`.
 pub fn register(ctx: Context<'_>, config: &'static NumericConfig, default: Option<i64>) -> Result<(), String> {
     // SAFETY: the module is being loaded; name and config are statics, the config is what the callbacks are given back.
-    taken(config.name, unsafe {
+    ensure_registered(config.name, unsafe {
         api!(RedisModule_RegisterNumericConfig(
             ctx.raw(),
             config.name.as_ptr(),
@@ -105,7 +105,7 @@ pub fn register_choice(ctx: Context<'_>, config: &'static ChoiceConfig, default:
     let mut words: Vec<_> = config.words.iter().map(|word| word.as_ptr()).collect();
     let values: Vec<c_int> = (0..words.len() as c_int).collect();
     // SAFETY: as in `register`; the server copies words and values.
-    taken(config.name, unsafe {
+    ensure_registered(config.name, unsafe {
         api!(RedisModule_RegisterEnumConfig(
             ctx.raw(),
             config.name.as_ptr(),
@@ -126,7 +126,7 @@ pub fn register_choice(ctx: Context<'_>, config: &'static ChoiceConfig, default:
 pub fn register_text(ctx: Context<'_>, config: &'static TextConfig, default: &str) -> Result<(), String> {
     let default = c_text(default);
     // SAFETY: as in `register`; the server copies the default.
-    taken(config.name, unsafe {
+    ensure_registered(config.name, unsafe {
         api!(RedisModule_RegisterStringConfig(
             ctx.raw(),
             config.name.as_ptr(),
@@ -144,7 +144,7 @@ fn flags(is_immutable: bool) -> u32 {
     if is_immutable { raw::REDISMODULE_CONFIG_IMMUTABLE } else { raw::REDISMODULE_CONFIG_DEFAULT }
 }
 
-fn taken(name: &CStr, status: c_int) -> Result<(), String> {
+fn ensure_registered(name: &CStr, status: c_int) -> Result<(), String> {
     if status == raw::REDISMODULE_OK as c_int {
         Ok(())
     } else {

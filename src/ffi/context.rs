@@ -33,7 +33,7 @@ static IS_VALKEY: AtomicBool = AtomicBool::new(false);
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(null_mut());
 
 /// Asks the server, when the module is being loaded, for the facts that nearly every command needs.
-pub(super) fn look_at_server(ctx: Context<'_>) {
+pub(super) fn read_server_facts(ctx: Context<'_>) {
     set_master(ctx.has(raw::REDISMODULE_CTX_FLAGS_MASTER));
     IS_CLUSTER.store(ctx.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER), Ordering::Relaxed);
     IS_VALKEY.store(ctx.is_valkey(), Ordering::Relaxed);
@@ -198,7 +198,7 @@ impl<'a> Context<'a> {
     /// Returns whether the command comes from the AOF or from a master. Such a command reports what has already
     /// happened, and is no request.
     #[inline]
-    pub fn is_told(self) -> bool {
+    pub fn is_replayed(self) -> bool {
         // A master receives no commands from another node, except in a cluster while slots move to it. That is checked
         // first, because asking for a client's flags takes as long as finding a key.
         self.is_from_aof() || (!self.is_master() || self.is_cluster()) && self.is_from_master()

@@ -49,7 +49,7 @@ pub trait DataType {
 
     /// Called after a value has left its key, for what follows, such as a check of its queue. `ctx` may be used only to
     /// set timers.
-    fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
+    fn on_unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
 
     /// Returns the memory that a value takes, without the key itself, in bytes, if the key's name has `name_bytes`
     /// bytes.
@@ -206,7 +206,7 @@ extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *c
         // SAFETY: flags of the server as a whole need no context.
         let server = unsafe { Context::new(null_mut()) };
         D::unlink(server, db, name, value);
-        context::detached(|ctx| D::unlinked(ctx, db, name));
+        context::detached(|ctx| D::on_unlinked(ctx, db, name));
     });
 }
 

@@ -17,43 +17,43 @@ use super::string::KeyName;
 /// The handlers for the server's events.
 pub trait Events: SlotEvents + BusEvents {
     /// Called about ten times a second, whatever the wall clock does.
-    fn cron(ctx: Context<'_>);
+    fn on_cron(ctx: Context<'_>);
 
     /// Called when a database, or all of them (`None`), is about to be emptied.
-    fn flush(ctx: Context<'_>, db: Option<u32>);
+    fn on_flush(ctx: Context<'_>, db: Option<u32>);
 
     /// Called when two databases have been swapped.
-    fn swap(ctx: Context<'_>, one: u32, other: u32);
+    fn on_swap(ctx: Context<'_>, one: u32, other: u32);
 
     /// Called when the server starts to read its data.
-    fn loading(from: Source);
+    fn on_loading(from: Source);
 
     /// Called when the server has read its data (`complete`), or failed to.
-    fn loaded_all(ctx: Context<'_>, complete: bool);
+    fn on_all_loaded(ctx: Context<'_>, complete: bool);
 
     /// Called when a replica has connected and received all data.
-    fn replica_came(ctx: Context<'_>);
+    fn on_replica(ctx: Context<'_>);
 
     /// Called when the server has forked a child, which writes the present data to a file or to replicas.
-    fn forked(ctx: Context<'_>);
+    fn on_fork(ctx: Context<'_>);
 
     /// Called when the server has become a master or a replica.
-    fn role(ctx: Context<'_>, is_master: bool);
+    fn on_role(ctx: Context<'_>, is_master: bool);
 
     /// Called when CONFIG SET has set the parameters `names`.
-    fn configured(ctx: Context<'_>, names: &[&CStr]);
+    fn on_config_set(ctx: Context<'_>, names: &[&CStr]);
 
     /// Called when the server shuts down, after it has saved its data (if it does).
-    fn shutdown(ctx: Context<'_>);
+    fn on_shutdown(ctx: Context<'_>);
 
     /// Called when a key was evicted: it is the one that was unlinked last in the selected database.
-    fn evicted(ctx: Context<'_>, name: KeyName<'_>);
+    fn on_evicted(ctx: Context<'_>, name: KeyName<'_>);
 
     /// Called when the key `name` of the selected database was loaded from an RDB file or stream.
-    fn loaded(ctx: Context<'_>, name: KeyName<'_>);
+    fn on_loaded(ctx: Context<'_>, name: KeyName<'_>);
 
     /// Called when the key `name` of the selected database has appeared by RENAME, MOVE or RESTORE.
-    fn arrived(ctx: Context<'_>, name: KeyName<'_>, by: Arrival);
+    fn on_arrived(ctx: Context<'_>, name: KeyName<'_>, by: Arrival);
 }
 
 /// The way in which a key got its name.
@@ -93,7 +93,7 @@ const EVENTS: [(u64, &str); 10] = [
 /// Subscribes the handlers `E` to the server's events.
 pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     context::begin(ctx);
-    notify::look_for_other_modules(ctx);
+    notify::find_other_modules(ctx);
     for (id, _) in EVENTS {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
         // SAFETY: the module is being loaded; version 1 of each event's data is what the callback reads.
@@ -129,23 +129,23 @@ extern "C" fn on_event<E: Events>(
         // SAFETY: the server's context lasts for the call.
         let ctx = unsafe { Context::new(ctx) };
         match event.id {
-            raw::REDISMODULE_EVENT_CRON_LOOP => E::cron(ctx),
+            raw::REDISMODULE_EVENT_CRON_LOOP => E::on_cron(ctx),
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
                 let is_master = subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER;
                 context::set_master(is_master);
-                E::role(ctx, is_master);
+                E::on_role(ctx, is_master);
             }
             raw::REDISMODULE_EVENT_LOADING => match subevent {
-                raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => E::loading(Source::Aof),
-                raw::REDISMODULE_SUBEVENT_LOADING_RDB_START => E::loading(Source::Snapshot),
-                raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => E::loading(Source::Master),
-                ended => E::loaded_all(ctx, ended == raw::REDISMODULE_SUBEVENT_LOADING_ENDED),
+                raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => E::on_loading(Source::Aof),
+                raw::REDISMODULE_SUBEVENT_LOADING_RDB_START => E::on_loading(Source::Snapshot),
+                raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => E::on_loading(Source::Master),
+                ended => E::on_all_loaded(ctx, ended == raw::REDISMODULE_SUBEVENT_LOADING_ENDED),
             },
             raw::REDISMODULE_EVENT_REPLICA_CHANGE if subevent == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE => {
-                E::replica_came(ctx);
+                E::on_replica(ctx);
             }
             raw::REDISMODULE_EVENT_FORK_CHILD if subevent == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN => {
-                E::forked(ctx)
+                E::on_fork(ctx)
             }
             raw::REDISMODULE_EVENT_CONFIG => {
                 // SAFETY: the event carries this struct, with as many names as it says, for the length of the call.
@@ -153,22 +153,22 @@ extern "C" fn on_event<E: Events>(
                     let change = &*data.cast::<raw::RedisModuleConfigChange>();
                     (0..change.num_changes as usize).map(|n| CStr::from_ptr(*change.config_names.add(n))).collect()
                 };
-                E::configured(ctx, &names);
+                E::on_config_set(ctx, &names);
             }
-            raw::REDISMODULE_EVENT_SHUTDOWN => E::shutdown(ctx),
+            raw::REDISMODULE_EVENT_SHUTDOWN => E::on_shutdown(ctx),
             // The server does not report the load of a module to that module itself, so this is another one.
-            raw::REDISMODULE_EVENT_MODULE_CHANGE => notify::another_module_came(),
+            raw::REDISMODULE_EVENT_MODULE_CHANGE => notify::on_other_module(),
             raw::REDISMODULE_EVENT_FLUSHDB if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START => {
                 // SAFETY: the event carries this struct for the length of the call.
                 let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
                 // -1 stands for all databases.
-                E::flush(ctx, u32::try_from(info.dbnum).ok());
+                E::on_flush(ctx, u32::try_from(info.dbnum).ok());
             }
             raw::REDISMODULE_EVENT_SWAPDB => {
                 // SAFETY: the event carries this struct for the length of the call.
                 let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
                 if let (Ok(one), Ok(other)) = (u32::try_from(info.dbnum_first), u32::try_from(info.dbnum_second)) {
-                    E::swap(ctx, one, other);
+                    E::on_swap(ctx, one, other);
                 }
             }
             _ => {}
@@ -194,13 +194,13 @@ extern "C" fn on_key<E: Events>(
     boundary::run("a key event", || match event.to_bytes() {
         // This name is on the server's stack. Opening the key would keep a reference to it, which crashes the server,
         // so a copy is used.
-        b"loaded" => KeyName::with(name.bytes(), |name| E::loaded(ctx, name)),
-        b"evicted" => E::evicted(ctx, name),
-        b"restore" => E::arrived(ctx, name, Arrival::Restored),
-        b"rename_to" => E::arrived(ctx, name, Arrival::Moved),
+        b"loaded" => KeyName::with(name.bytes(), |name| E::on_loaded(ctx, name)),
+        b"evicted" => E::on_evicted(ctx, name),
+        b"restore" => E::on_arrived(ctx, name, Arrival::Restored),
+        b"rename_to" => E::on_arrived(ctx, name, Arrival::Moved),
         b"move_from" => MOVED_FROM.set(Some(ctx.db())),
         b"move_to" => {
-            E::arrived(ctx, name, Arrival::Moved);
+            E::on_arrived(ctx, name, Arrival::Moved);
             // Some Valkeys call back with the client that moves the key, and leave it in the other database
             // (valkey-io/valkey#4024). The client's next commands, and a replica's, would run there; so this selects
             // the right database again.

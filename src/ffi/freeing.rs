@@ -27,6 +27,6 @@ const LARGE_BYTES: usize = 4_096;
 /// Makes glibc join small pieces of memory that were freed by deleted keys. glibc keeps such pieces apart until the
 /// next large allocation, then joins all of them at once. After a million keys that takes a tenth of a second, so a
 /// large allocation is made every few keys. (With jemalloc it costs next to nothing.)
-pub fn put_together() {
+pub fn join_freed() {
     drop(black_box(Vec::<u8>::with_capacity(LARGE_BYTES)));
 }

@@ -116,7 +116,7 @@ impl<'a> Inner<'a> {
     }
 
     /// Names this command's keys to the server, which has asked for the keys of the outer command (LOCK.GATE).
-    pub fn tell_keys(&self) {
+    pub fn report_keys(&self) {
         let Ok(keys) = self.keys() else { return };
         for (place, &flags) in keys.places().iter().zip(keys.flags()) {
             let flags = if flags & USES != 0 { flags } else { self.uses() };

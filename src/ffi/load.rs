@@ -119,7 +119,7 @@ fn load<M: Module>(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> 
     if let Some(why) = too_old(version) {
         return Err(why);
     }
-    context::look_at_server(ctx);
+    context::read_server_facts(ctx);
     let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
     if ctx.is_valkey() {
         options |= OPTION_HANDLE_ATOMIC_SLOT_MIGRATION;

@@ -46,7 +46,7 @@ pub use config::{
 pub use context::Context;
 pub use data_type::{DataType, Digest, register as register_data_type};
 pub use events::{Arrival, Events, Source, subscribe};
-pub use freeing::{free, free_value, put_together};
+pub use freeing::{free, free_value, join_freed};
 pub use info::{Field, InfoSection, register as register_info};
 pub use inner::{CommandRules, Inner, NoKeys};
 pub use key::{GateKey, LockKey, OtherType};

@@ -15,12 +15,12 @@ const KIND: i32 = raw::REDISMODULE_NOTIFY_MODULE;
 static HAS_OTHER_MODULES: AtomicBool = AtomicBool::new(true);
 
 /// Finds out whether the server has other modules. Called while this one is being loaded and is not among them.
-pub(super) fn look_for_other_modules(ctx: Context<'_>) {
+pub(super) fn find_other_modules(ctx: Context<'_>) {
     HAS_OTHER_MODULES.store(ctx.info_text(c"modules", c"module").is_some(), Relaxed);
 }
 
 /// Notes that the server has loaded another module.
-pub(super) fn another_module_came() {
+pub(super) fn on_other_module() {
     HAS_OTHER_MODULES.store(true, Relaxed);
 }
 

@@ -18,14 +18,14 @@ use super::string::string_bytes;
 /// The handlers for slots that move.
 pub trait SlotEvents {
     /// Called before a client's command of [`CHANGE_SLOTS`] is performed or refused, and after it.
-    fn slots_change(ctx: Context<'_>);
+    fn on_slot_command(ctx: Context<'_>);
 
     /// Called when a migration of these slots to this node, in one step with their keys, begins, fails or ends.
-    fn slots_migrate(ctx: Context<'_>, slots: &[RangeInclusive<u16>], import: Import);
+    fn on_slots_migrating(ctx: Context<'_>, slots: &[RangeInclusive<u16>], import: Import);
 
     /// Called with `is_under_way` true when the migration `job` begins to move slots away from this node, in one step
     /// with their keys, and with false when it is over.
-    fn slots_leave(job: Job, is_under_way: bool);
+    fn on_slots_leaving(job: Job, is_under_way: bool);
 }
 
 /// The server's name for a migration of slots.
@@ -116,10 +116,10 @@ extern "C" fn on_command<E: SlotEvents>(filter: *mut raw::RedisModuleCommandFilt
         if argument(0).eq_ignore_ascii_case(b"CLUSTER") && changes_slots(argument(1)) && !LOOKS.get() {
             LOOKS.set(true);
             context::detached(|ctx| {
-                E::slots_change(ctx);
+                E::on_slot_command(ctx);
                 ctx.start_timer(0, |ctx| {
                     LOOKS.set(false);
-                    E::slots_change(ctx);
+                    E::on_slot_command(ctx);
                 });
             });
         }
@@ -142,13 +142,13 @@ extern "C" fn on_migration<E: SlotEvents>(
             IMPORT_STARTED => Import::Begins,
             IMPORT_ABORTED => Import::Fails,
             IMPORT_COMPLETED => Import::Ends,
-            EXPORT_STARTED => return E::slots_leave(job, true),
-            EXPORT_ABORTED | EXPORT_COMPLETED => return E::slots_leave(job, false),
+            EXPORT_STARTED => return E::on_slots_leaving(job, true),
+            EXPORT_ABORTED | EXPORT_COMPLETED => return E::on_slots_leaving(job, false),
             _ => return,
         };
         let range = |range: &Range| Some(u16::try_from(range.first).ok()?..=u16::try_from(range.last).ok()?);
         let slots: Vec<_> = ranges.iter().filter_map(range).collect();
         // SAFETY: the server's context lasts for the call.
-        E::slots_migrate(unsafe { Context::new(ctx) }, &slots, import);
+        E::on_slots_migrating(unsafe { Context::new(ctx) }, &slots, import);
     });
 }

@@ -11,7 +11,7 @@ use super::api::raw;
 /// A value that the server stores in a key for the module.
 pub trait Value: Send + Sized + 'static {
     /// Returns the server's handle of the type, and the counts of its values.
-    fn kept() -> &'static Kept;
+    fn registration() -> &'static Registration;
 
     /// Replaces this value in memory by `next`, a later state of the same key. Returns the old value.
     fn replaced_by(&mut self, next: Self) -> Self;
@@ -21,9 +21,9 @@ pub trait Value: Send + Sized + 'static {
 }
 
 impl Value for Lock {
-    fn kept() -> &'static Kept {
-        static KEPT: Kept = Kept::new();
-        &KEPT
+    fn registration() -> &'static Registration {
+        static REGISTRATION: Registration = Registration::new();
+        &REGISTRATION
     }
 
     fn replaced_by(&mut self, next: Self) -> Self {
@@ -36,9 +36,9 @@ impl Value for Lock {
 }
 
 impl Value for Gate {
-    fn kept() -> &'static Kept {
-        static KEPT: Kept = Kept::new();
-        &KEPT
+    fn registration() -> &'static Registration {
+        static REGISTRATION: Registration = Registration::new();
+        &REGISTRATION
     }
 
     fn replaced_by(&mut self, next: Self) -> Self {
@@ -51,7 +51,7 @@ impl Value for Gate {
 }
 
 /// The server's handle of a data type, and how many of its values the server has been given and has freed.
-pub struct Kept {
+pub struct Registration {
     /// The server's handle of the type. It is set at each load of the module, because the server forgets the type after
     /// a failed load.
     handle: AtomicPtr<raw::RedisModuleType>,
@@ -62,7 +62,7 @@ pub struct Kept {
     taken_back: AtomicUsize,
 }
 
-impl Kept {
+impl Registration {
     const fn new() -> Self {
         Self { handle: AtomicPtr::new(null_mut()), given: AtomicUsize::new(0), taken_back: AtomicUsize::new(0) }
     }
@@ -70,13 +70,13 @@ impl Kept {
 
 /// Returns the number of values in memory: those in keys, and those that wait to be freed.
 pub fn in_memory<V: Value>() -> usize {
-    let taken_back = V::kept().taken_back.load(Ordering::Relaxed);
-    V::kept().given.load(Ordering::Relaxed).wrapping_sub(taken_back)
+    let taken_back = V::registration().taken_back.load(Ordering::Relaxed);
+    V::registration().given.load(Ordering::Relaxed).wrapping_sub(taken_back)
 }
 
 /// Gives a value to the server, which later frees it through the type's callback. Only called on the main thread.
 pub(super) fn give<V: Value>(value: Box<V>) -> NonNull<V> {
-    let given = &V::kept().given;
+    let given = &V::registration().given;
     given.store(given.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     NonNull::from(Box::leak(value))
 }
@@ -86,17 +86,17 @@ pub(super) fn give<V: Value>(value: Box<V>) -> NonNull<V> {
 /// # Safety
 /// `value` comes from `give`, and nobody uses it any longer.
 pub(super) unsafe fn take_back<V: Value>(value: NonNull<V>) -> Box<V> {
-    V::kept().taken_back.fetch_add(1, Ordering::Relaxed);
+    V::registration().taken_back.fetch_add(1, Ordering::Relaxed);
     // SAFETY: `give` leaked this box; the caller's promise.
     unsafe { Box::from_raw(value.as_ptr()) }
 }
 
 /// Returns the server's handle of the data type; null before it is registered.
 pub(super) fn handle<V: Value>() -> *mut raw::RedisModuleType {
-    V::kept().handle.load(Ordering::Relaxed)
+    V::registration().handle.load(Ordering::Relaxed)
 }
 
 /// Sets the server's handle of the data type.
 pub(super) fn set_handle<V: Value>(handle: *mut raw::RedisModuleType) {
-    V::kept().handle.store(handle, Ordering::Relaxed);
+    V::registration().handle.store(handle, Ordering::Relaxed);
 }
