@@ -213,7 +213,7 @@ impl Nodes {
     ) -> Vec<Vec<ServerAnswer<Value>>> {
         let question = &question;
         let asked = links.iter_mut().map(async |link| {
-            let own: Vec<usize> = (0..keys.len()).filter(|&n| link.server.serves(keys[n])).collect();
+            let own: Vec<usize> = (0..keys.len()).filter(|&n| link.server.has_slot_of(keys[n])).collect();
             let commands: Vec<Cmd> = own.iter().map(|&n| question(keys[n])).collect();
             let (number, answers) = (link.server.number, link.ask_each(&commands).await.unwrap_or_default());
             own.into_iter().zip(answers).map(move |(n, (server, said))| (n, ServerAnswer { number, server, said }))

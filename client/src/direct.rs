@@ -4,7 +4,7 @@
 pub use crate::net::access::Access;
 pub use crate::net::place::Place;
 pub use crate::net::server::{Server, ServerLink};
-pub use crate::run::members::{Knows, Plan, Surveyed};
+pub use crate::run::members::{Plan, ServerKnowledge, Surveyed};
 pub use crate::values::holder_id;
 use crate::{Client, Error, NodeError, run};
 

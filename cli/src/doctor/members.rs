@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::members::survey::SurveyedServer;
     use palisade_client::Why;
-    use palisade_client::direct::Knows;
+    use palisade_client::direct::ServerKnowledge;
 
     fn set(version: u64, ids: &[u128]) -> Members {
         let list = ids.iter().map(|&id| Member { id: Some(id), address: format!("node{id}:1") }).collect();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn told(number: Option<usize>, place: u128, id: u128, members: &Members) -> SurveyedServer {
-        let knows = Knows { id, members: members.clone(), max_ttl_ms: 60_000, ..Knows::default() };
+        let knows = ServerKnowledge { id, members: members.clone(), max_ttl_ms: 60_000, ..ServerKnowledge::default() };
         SurveyedServer {
             number,
             name: format!("node{place}:1"),

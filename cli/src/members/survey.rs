@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use palisade_client::Why;
-use palisade_client::direct::{Knows, Surveyed, survey};
+use palisade_client::direct::{ServerKnowledge, Surveyed, survey};
 use palisade_quorum::{Member, Members};
 use serde::Serialize;
 
@@ -57,7 +57,7 @@ pub struct SurveyedServer {
     pub name: String,
     /// The address as nodes store it: `host:port`, or `unix:///path`.
     pub address: String,
-    pub said: Result<Knows, Why>,
+    pub said: Result<ServerKnowledge, Why>,
 }
 
 /// A member, or a node of the list that is not a member.
@@ -196,7 +196,7 @@ impl Survey {
         members.map(|knows| knows.unsettled_ms).max().unwrap_or(0)
     }
 
-    fn knowing(&self) -> impl Iterator<Item = &Knows> {
+    fn knowing(&self) -> impl Iterator<Item = &ServerKnowledge> {
         self.told.iter().filter_map(|told| told.said.as_ref().ok())
     }
 }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     fn told(number: Option<usize>, address: &str, id: u128, members: &Members) -> SurveyedServer {
-        let knows = Knows { id, members: members.clone(), max_ttl_ms: 60_000, ..Knows::default() };
+        let knows = ServerKnowledge { id, members: members.clone(), max_ttl_ms: 60_000, ..ServerKnowledge::default() };
         SurveyedServer { number, name: address.to_owned(), address: address.to_owned(), said: Ok(knows) }
     }
 

@@ -230,7 +230,7 @@ impl Guard {
             checked: self.checked,
             released: false,
         };
-        self.tell_majority(self.lease.reenter(level), "took notice of the re-entry").await?;
+        self.send_to_majority(self.lease.reenter(level), "took notice of the re-entry").await?;
         Ok(guard)
     }
 
@@ -239,8 +239,8 @@ impl Guard {
     ///
     /// # Errors
     /// `NoQuorum`; `Lost` if no majority can hold the lock any longer.
-    pub(crate) async fn tell_majority(&self, command: redis::Cmd, what: &str) -> Result<Vec<u64>, Error> {
-        let (nodes, replies) = self.tell_all(command, |reply| matches!(reply, Ok(Value::Int(_)))).await?;
+    pub(crate) async fn send_to_majority(&self, command: redis::Cmd, what: &str) -> Result<Vec<u64>, Error> {
+        let (nodes, replies) = self.send_to_all(command, |reply| matches!(reply, Ok(Value::Int(_)))).await?;
         let (mut numbers, mut whys) = (vec![], vec![None; nodes.len()]);
         for (why, reply) in whys.iter_mut().zip(replies) {
             match reply {
@@ -262,7 +262,7 @@ impl Guard {
 
     /// Sends `command` to every node, more than once if need be. Returns the nodes with their answers so far, as soon
     /// as `counts` is true for the answers of a majority, or all nodes have answered.
-    async fn tell_all(
+    async fn send_to_all(
         &self,
         command: redis::Cmd,
         counts: fn(&Result<Value, Why>) -> bool,
@@ -270,7 +270,7 @@ impl Guard {
         let (nodes, given) = (self.nodes.latest(), self.checked.given);
         let told = self.thread.run(async move {
             let mut replies: Vec<_> = nodes.list.iter().map(|_| None).collect();
-            let mut answers = nodes.tell_all(command, given);
+            let mut answers = nodes.send_to_all(command, given);
             let mut yes = 0;
             while yes < majority(nodes.len())
                 && let Some((node, reply)) = answers.recv().await
@@ -351,7 +351,7 @@ impl Guard {
         self.released = true;
         let left = self.shared.holds.fetch_sub(1, Ordering::AcqRel) - 1;
         if left > 0 {
-            let _ = self.tell_all(self.lease.release(left + 1), Result::is_ok).await;
+            let _ = self.send_to_all(self.lease.release(left + 1), Result::is_ok).await;
             return Released::StillHeld(left);
         }
         self.give_back().await

@@ -332,7 +332,7 @@ impl Session {
         join_all(locks.into_iter().map(async |(key, lock)| (key, lock.give_back().await))).await.into_iter().collect()
     }
 
-    fn asked(&self) -> MutexGuard<'_, BTreeSet<Vec<u8>>> {
+    fn asked_keys(&self) -> MutexGuard<'_, BTreeSet<Vec<u8>>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -359,13 +359,13 @@ struct PendingKey<'a> {
 impl<'a> PendingKey<'a> {
     /// Marks `key` as being acquired. Returns `None` if another task of the session is acquiring it.
     fn begin(session: &'a Session, key: &'a [u8]) -> Option<Self> {
-        session.asked().insert(key.to_vec()).then(|| Self { session, key })
+        session.asked_keys().insert(key.to_vec()).then(|| Self { session, key })
     }
 }
 
 impl Drop for PendingKey<'_> {
     fn drop(&mut self) {
-        self.session.asked().remove(self.key);
+        self.session.asked_keys().remove(self.key);
     }
 }
 

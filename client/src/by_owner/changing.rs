@@ -189,7 +189,7 @@ impl Change<'_> {
     /// Searches the nodes for the lock, unless the request is about the grant that this process knows (`is_known`).
     async fn find(&self, held: &mut Option<Holding>, is_known: bool) -> Result<(), Error> {
         let is_known = match held.as_mut().filter(|_| is_known) {
-            Some(holding) => self.knows(holding).await?,
+            Some(holding) => self.is_known(holding).await?,
             None => false,
         };
         if !is_known {
@@ -200,12 +200,12 @@ impl Change<'_> {
 
     /// Returns whether the request is about the grant that this process knows. If the request names another token,
     /// another process may have raised the token, or acquired the lock for this owner once more.
-    async fn knows(&self, holding: &mut Holding) -> Result<bool, Error> {
+    async fn is_known(&self, holding: &mut Holding) -> Result<bool, Error> {
         if holding.is(self.token) {
             return Ok(true);
         }
         let seen = self.views().await?.tokens_of(&holding.guard.lease().owner);
-        holding.may_be_told(&seen);
+        holding.add_given(&seen);
         Ok(!seen.is_empty())
     }
 
@@ -221,7 +221,7 @@ impl Change<'_> {
         let left = holding.holds.min(level - 1);
         if left > 0 {
             let what = "answered that they gave holds back: ask again, with the same LEVEL";
-            holding.guard.tell_majority(holding.guard.lease().release(level), what).await?;
+            holding.guard.send_to_majority(holding.guard.lease().release(level), what).await?;
             holding.holds = left;
             return Ok(Some(left.into()));
         }
@@ -241,7 +241,7 @@ impl Change<'_> {
 
     async fn extend(&self, holding: &mut Holding, ttl_ms: u32) -> Result<Option<u64>, Error> {
         taking::extend(&holding.guard, self.this.nodes().len(), ttl_ms, self.came).await?;
-        Ok(Some(holding.tell()))
+        Ok(Some(holding.give_token()))
     }
 
     async fn reenter(
@@ -257,7 +257,7 @@ impl Change<'_> {
         if holds > HOLDS_MAX {
             return Err(exhausted(&Refusal::HoldsExhausted));
         }
-        holding.guard.tell_majority(holding.guard.lease().reenter(holds), "took notice of the re-entry").await?;
+        holding.guard.send_to_majority(holding.guard.lease().reenter(holds), "took notice of the re-entry").await?;
         holding.holds = holds;
         Ok(Some(holds.into()))
     }
@@ -267,11 +267,11 @@ impl Change<'_> {
             Wanted::Permit { .. } => return Ok(None),
             Wanted::Shared => {
                 let shares = holding.guard.lease().command(Ask::Share);
-                holding.guard.tell_majority(shares, "have it as a reader's").await?;
+                holding.guard.send_to_majority(shares, "have it as a reader's").await?;
             }
             Wanted::Exclusive => holding.guard.share().await?,
         }
-        Ok(Some(holding.tell()))
+        Ok(Some(holding.give_token()))
     }
 
     async fn note(&self, holding: &mut Holding, text: &[u8], sequence: Option<u64>) -> Result<Option<u64>, Error> {
@@ -280,7 +280,7 @@ impl Change<'_> {
             None => self.next_sequence(holding).await?,
         };
         let told = holding.guard.lease().note(text, sequence);
-        let numbers = holding.guard.tell_majority(told, "took the note").await?;
+        let numbers = holding.guard.send_to_majority(told, "took the note").await?;
         holding.sequence = numbers.into_iter().fold(holding.sequence, u64::max);
         Ok(Some(holding.sequence))
     }

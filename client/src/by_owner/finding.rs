@@ -137,14 +137,14 @@ pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked)
 fn give_back(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> impl Future<Output = Result<bool, Error>> + use<> {
     let giving = nodes.give_back(&Arc::new(lease), checked);
     let nodes = Arc::clone(&giving.nodes);
-    let mut answers = giving.heard();
+    let mut answers = giving.into_answers();
     async move {
         let (mut release, mut whys) = (Release::begin(nodes.len()), vec![None; nodes.len()]);
         while release.outcome() == Released::Unknown
             && let Some(told) = answers.recv().await
         {
             whys[told.place] = told.reply.as_ref().err().cloned();
-            told.tell(&mut release);
+            told.pass_to(&mut release);
         }
         match release.outcome() {
             Released::Released => Ok(true),
@@ -163,7 +163,7 @@ fn give_back(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> impl Future<
 async fn adopt(this: &ByOwner, lease: &Lease, checked: Checked) -> Result<(), Error> {
     let nodes = this.nodes();
     let (mut adopted, mut whys) = (0, vec![None; nodes.len()]);
-    let mut answers = nodes.tell_all(lease.adopt(), checked.given);
+    let mut answers = nodes.send_to_all(lease.adopt(), checked.given);
     while let Some((place, reply)) = answers.recv().await {
         match reply {
             Ok(Value::Int(_)) => adopted += 1,

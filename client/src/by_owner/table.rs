@@ -49,14 +49,14 @@ impl Holding {
     }
 
     /// Records that the owner receives the current token, and returns that token.
-    pub fn tell(&mut self) -> u64 {
+    pub fn give_token(&mut self) -> u64 {
         let token = self.guard.token();
-        self.may_be_told(&[token]);
+        self.add_given(&[token]);
         token
     }
 
     /// Records that the owner may have received these tokens from another process.
-    pub fn may_be_told(&mut self, tokens: &[u64]) {
+    pub fn add_given(&mut self, tokens: &[u64]) {
         self.told.extend(tokens);
         self.told.sort_unstable();
         self.told.dedup();

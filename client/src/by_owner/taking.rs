@@ -202,7 +202,7 @@ impl OneRequest<'_> {
         let mut gives_up = pin!(slot.gives_up.notified());
         let mut pause = AGAIN;
         loop {
-            let error = match within(by, Box::pin(self.look(slot))).await {
+            let error = match within(by, Box::pin(self.find_held(slot))).await {
                 Some(Err(error)) if error.kind() == ErrorKind::NoQuorum && !error.is_lasting() => error,
                 Some(looked) => return looked,
                 None => {
@@ -220,7 +220,7 @@ impl OneRequest<'_> {
             let _counted = self.this.waiting.begin();
             let asks_again = async {
                 sleep(pause.min(left())).await;
-                let _ = timeout(left(), nodes.majority_answers(&self.id.key)).await;
+                let _ = timeout(left(), nodes.wait_for_majority(&self.id.key)).await;
             };
             tokio::select! {
                 biased;
@@ -232,7 +232,7 @@ impl OneRequest<'_> {
     }
 
     /// Searches the nodes once for a lock that the owner already holds.
-    async fn look(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
+    async fn find_held(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let mut held = slot.held.lock().await;
         if held.is_none() {
             *held = finding::find(self.this, self.id, self.checked).await?;
@@ -247,7 +247,7 @@ impl OneRequest<'_> {
     async fn extended(&self, holding: &mut Holding) -> Result<Option<Granted>, Error> {
         let lease = holding.guard.lease();
         if lease.wanted() == Wanted::Exclusive && finding::is_shared(self.this, self.id, lease, self.checked).await? {
-            lease.wants(Wanted::Shared);
+            lease.set_wanted(Wanted::Shared);
         }
         if !is_same(lease.wanted(), self.take.wanted) {
             return Err(owned());
@@ -260,7 +260,7 @@ impl OneRequest<'_> {
         if let Some((kept, keeper)) = self.take.keepalive {
             self.bind(holding, kept, keeper);
         }
-        let (token, number) = (holding.tell(), holding.guard.number());
+        let (token, number) = (holding.give_token(), holding.guard.number());
         Ok(Some(Granted { token, waited: Duration::ZERO, number }))
     }
 

@@ -28,7 +28,7 @@ impl ByOwner {
     /// `NoQuorum`: too few nodes answer.
     pub async fn check(&self, key: &[u8], token: u64) -> Result<Option<Duration>, Error> {
         let work = move |this, key: Arc<[u8]>, checked: Checked| async move {
-            let shown = look(&this, &key, None, Some(token), checked.given).await?;
+            let shown = read_state(&this, &key, None, Some(token), checked.given).await?;
             let grants = shown.with(&this, &key, token).await.into_iter().filter(|grant| !grant.is_suspect);
             Ok(grants.map(|grant| grant.ttl).max())
         };
@@ -42,7 +42,7 @@ impl ByOwner {
     /// `NoQuorum`: too few nodes answer.
     pub async fn info(&self, key: &[u8], waiters: Option<usize>) -> Result<Option<Shown>, Error> {
         let work = move |this, key: Arc<[u8]>, checked: Checked| async move {
-            look(&this, &key, waiters, None, checked.given).await
+            read_state(&this, &key, waiters, None, checked.given).await
         };
         let shown = self.run_on(key, work).await?;
         let is_free = shown.grants.is_empty();
@@ -74,7 +74,7 @@ impl ByOwner {
 
 /// Returns the state of the lock on a majority, merged with what this process knows of its own grants. If a `token` is
 /// given, and there are holders but none has it so far, waits for all nodes: only a late one may show it.
-async fn look(
+async fn read_state(
     this: &ByOwner,
     key: &[u8],
     waiters: Option<usize>,
@@ -178,7 +178,7 @@ async fn watch(
         let this = &this.now();
         // Too few nodes may answer for a while, which is no change.
         let token = (known.0 != 0 && attempts.is_none()).then_some(known.0);
-        match look(this, key, None, token, given).await {
+        match read_state(this, key, None, token, given).await {
             Ok(shown) => {
                 if attempts.is_none() {
                     let grants = shown.with(this, key, known.0).await;

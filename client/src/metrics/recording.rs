@@ -87,14 +87,14 @@ impl Acquiring {
     }
 
     pub fn ended<T>(mut self, came: &Result<T, Error>) {
-        self.tell(came.as_ref().map_or_else(|error| outcome(error.kind()), |_| "granted"));
+        self.count_outcome(came.as_ref().map_or_else(|error| outcome(error.kind()), |_| "granted"));
         if came.is_ok() {
             let rounds = self.class.rounds.load(Ordering::Relaxed);
             histogram!(ROUNDS, self.class.labels(self.wanted)).record(rounds);
         }
     }
 
-    fn tell(&mut self, outcome: &'static str) {
+    fn count_outcome(&mut self, outcome: &'static str) {
         self.is_told = true;
         let mut labels = self.class.labels(self.wanted);
         labels.push(Label::from_static_parts("outcome", outcome));
@@ -107,7 +107,7 @@ impl Drop for Acquiring {
     /// Counts a cancelled acquisition: its caller gave up, or the client was closed.
     fn drop(&mut self) {
         if !self.is_told {
-            self.tell("cancelled");
+            self.count_outcome("cancelled");
         }
     }
 }
@@ -202,7 +202,7 @@ impl NodeMeter {
     }
 
     /// Counts a finished request, or one that was not sent because the node is down.
-    pub fn asked<T>(&self, came: &Result<T, Why>) {
+    pub fn count_request<T>(&self, came: &Result<T, Why>) {
         let outcome = match came {
             Ok(_) => "answered",
             Err(why) if why.is_answer() => "refused",

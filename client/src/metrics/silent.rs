@@ -43,7 +43,7 @@ impl NodeMeter {
 
     pub fn up(&self, _: bool) {}
 
-    pub fn asked<T>(&self, _: &Result<T, Why>) {}
+    pub fn count_request<T>(&self, _: &Result<T, Why>) {}
 
     pub fn responded(&self, _: Duration) {}
 }

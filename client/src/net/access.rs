@@ -15,7 +15,7 @@ use crate::net::address::url_of;
 #[cfg(feature = "tls")]
 use crate::net::certificates::Tls;
 use crate::net::line::{Lent, Target, TlsConfig, open};
-use crate::net::stranger::{what_is_at, what_keeps_silent_at};
+use crate::net::stranger::{identify, identify_silent};
 use crate::{Error, ErrorKind, Why};
 
 /// A user and a password, read anew for each connection, since they may change. They override those in addresses.
@@ -320,7 +320,7 @@ impl Way {
                 Ok(made) => return Ok(made),
                 Err(error) => error,
             },
-            why = what_keeps_silent_at(address, elsewhere) => return Err(why),
+            why = identify_silent(address, elsewhere) => return Err(why),
         };
         let why = Why::unconnected(&error);
         // The connection broke, or the answer is no Redis reply: a plain probe may show why.
@@ -328,7 +328,7 @@ impl Way {
         if is_told || error.is_connection_refusal() || error.is_timeout() {
             return Err(why);
         }
-        Err(what_is_at(address, elsewhere).await.unwrap_or(why))
+        Err(identify(address, elsewhere).await.unwrap_or(why))
     }
 
     /// Returns the host to connect to, if the certificate names another one.

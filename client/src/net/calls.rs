@@ -110,7 +110,7 @@ impl Calls {
                 return;
             }
         }
-        let slowly = go_on(Arc::clone(&self.nodes), Arc::clone(&self.lease), made, None);
+        let slowly = send_until_ready(Arc::clone(&self.nodes), Arc::clone(&self.lease), made, None);
         self.rest.push(
             async move {
                 if !after.is_zero() {
@@ -126,14 +126,14 @@ impl Calls {
     /// process's callers `behind` it, if the node accepts that.
     pub fn make_waiting(&mut self, call: Call, given: Given, patience: Duration, behind: &Tally) {
         let (nodes, lease) = (Arc::clone(&self.nodes), Arc::clone(&self.lease));
-        let behind = nodes.list[call.node].knows_behind(&lease.key).then(|| behind.count());
+        let behind = nodes.list[call.node].may_send_behind(&lease.key).then(|| behind.count());
         let made = Made { round: 0, call, given, until: clock::now() + patience + given.most() };
         self.rest.push(
             async move {
                 let command = lease.acquire_waiting(call.ask, patience.as_millis() as u64, behind);
                 let (id, reply) = nodes.list[call.node].ask_waiting(&command, patience + LATE, Some(&lease)).await;
                 let waited_ms = reply.as_ref().map_or(0, wire::waited_ms);
-                Reply { waited_ms, ..told(&nodes, &lease, made, (id, reply)) }
+                Reply { waited_ms, ..to_reply(&nodes, &lease, made, (id, reply)) }
             }
             .boxed(),
         );
@@ -180,10 +180,10 @@ impl Calls {
             };
             if is_all {
                 let id = by.map(|by| by.id);
-                return Poll::Ready(Some(told(&self.nodes, &self.lease, made, (id, reply))));
+                return Poll::Ready(Some(to_reply(&self.nodes, &self.lease, made, (id, reply))));
             }
             let (nodes, lease) = (Arc::clone(&self.nodes), Arc::clone(&self.lease));
-            self.rest.push(go_on(nodes, lease, made, Some((by, reply))).boxed());
+            self.rest.push(send_until_ready(nodes, lease, made, Some((by, reply))).boxed());
         }
         match self.rest.poll_next(context) {
             Poll::Ready(None) if !self.is_empty() => Poll::Pending,
@@ -197,7 +197,7 @@ impl Calls {
 }
 
 /// Converts a node's answer to the reply that the quorum machine receives.
-fn told(nodes: &Nodes, lease: &Lease, made: Made, (id, reply): Answered) -> Reply {
+fn to_reply(nodes: &Nodes, lease: &Lease, made: Made, (id, reply): Answered) -> Reply {
     let Made { round, call, .. } = made;
     let (answer, why) = wire::answer(call.ask, lease.checked(reply));
     if let Answer::Token(token) = answer {
@@ -208,7 +208,7 @@ fn told(nodes: &Nodes, lease: &Lease, made: Made, (id, reply): Answered) -> Repl
 }
 
 /// Sends the call, and repeats it while the node is not ready. If there is a `first` answer already, begins with that.
-async fn go_on(nodes: Arc<Nodes>, lease: Arc<Lease>, mut made: Made, mut first: Option<First>) -> Reply {
+async fn send_until_ready(nodes: Arc<Nodes>, lease: Arc<Lease>, mut made: Made, mut first: Option<First>) -> Reply {
     let mut not_ready = None;
     loop {
         let command = lease.command(made.call.ask);
@@ -218,7 +218,7 @@ async fn go_on(nodes: Arc<Nodes>, lease: Arc<Lease>, mut made: Made, mut first: 
             None => endpoint.ask(&command, made.given, Some(&lease)).await,
         };
         let is_silent = matches!(answered.1, Err(Why::Silent));
-        let reply = told(&nodes, &lease, made, answered);
+        let reply = to_reply(&nodes, &lease, made, answered);
         let Answer::NotYet { ms } = reply.answer else {
             // The last repetition came too late to be answered, so the reason of the one before it is reported.
             let why = not_ready.filter(|_| is_silent).or(reply.why);
@@ -251,7 +251,7 @@ mod tests {
         let mut calls = Calls::new(&client.nodes(), &lease);
         let ask = Ask::Acquire { ttl_ms: 1_000, proposal: Token::new(7).unwrap(), retry: false };
         for wanted in [Wanted::Exclusive, Wanted::Shared, Wanted::Permit { limit: 3, number: Some(2) }] {
-            lease.wants(wanted);
+            lease.set_wanted(wanted);
             for _ in 0..2 {
                 calls.pack(ask);
                 let packed = calls.last.as_ref().map(|(.., packed)| packed.clone());

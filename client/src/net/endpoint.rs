@@ -205,11 +205,11 @@ impl Endpoint {
         join_all(self.masters().into_iter().map(ask)).await
     }
 
-    /// Sends `command`, which reads a key. See [`Node::look`].
-    pub async fn look(&self, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
+    /// Sends `command`, which reads a key. See [`Node::ask_tracked`].
+    pub async fn ask_tracked(&self, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
         match self {
-            Self::One(node) => node.look(command, given).await,
-            Self::Cluster(cluster) => cluster.look(command, given).await,
+            Self::One(node) => node.ask_tracked(command, given).await,
+            Self::Cluster(cluster) => cluster.ask_tracked(command, given).await,
         }
     }
 
@@ -240,9 +240,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns [`Node::waits_heard`] of the server of `key`.
-    pub fn waits_heard(&self, key: &[u8]) -> usize {
-        self.master(key).map_or(0, |node| node.waits_heard())
+    /// Returns [`Node::listener_waits`] of the server of `key`.
+    pub fn listener_waits(&self, key: &[u8]) -> usize {
+        self.master(key).map_or(0, |node| node.listener_waits())
     }
 
     /// Returns [`Node::has_many_blocked`] of the server of `key`.
@@ -276,9 +276,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns [`Node::knows_behind`] of the server of `key`.
-    pub fn knows_behind(&self, key: &[u8]) -> bool {
-        self.master(key).is_some_and(|node| node.knows_behind())
+    /// Returns [`Node::may_send_behind`] of the server of `key`.
+    pub fn may_send_behind(&self, key: &[u8]) -> bool {
+        self.master(key).is_some_and(|node| node.may_send_behind())
     }
 
     /// Registers a pending release, to be made as soon as the master of its key answers.

@@ -96,7 +96,7 @@ impl Lease {
     }
 
     /// Changes the requested mode: to a permit of a certain number, or to shared.
-    pub fn wants(&self, wanted: Wanted) {
+    pub fn set_wanted(&self, wanted: Wanted) {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
     }
 

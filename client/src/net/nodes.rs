@@ -36,7 +36,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 pub type Answered = (usize, Result<Value, Why>);
 
 /// The state of a lock, as some nodes report it.
-pub struct Look {
+pub struct LockReading {
     /// True if a majority of the nodes answered.
     pub is_answered: bool,
     /// A holder, as the first node that shows one reports it.
@@ -130,7 +130,7 @@ impl Nodes {
     }
 
     /// Waits until a majority can be asked about `key`, or until another version of the set supersedes this one.
-    pub async fn majority_answers(&self, key: &[u8]) {
+    pub async fn wait_for_majority(&self, key: &[u8]) {
         loop {
             let news = self.answers_again.notified();
             if self.list.iter().filter(|node| node.is_worth_asking(key)).count() >= majority(self.len()) {
@@ -255,7 +255,7 @@ impl Nodes {
 
     /// Sends `command`, which may arrive twice, to every node, and returns a stream of the answers. It is sent to all
     /// nodes even if the receiver is dropped.
-    pub fn tell_all(self: &Arc<Self>, command: Cmd, given: Given) -> mpsc::UnboundedReceiver<Answered> {
+    pub fn send_to_all(self: &Arc<Self>, command: Cmd, given: Given) -> mpsc::UnboundedReceiver<Answered> {
         let (told, answers) = mpsc::unbounded_channel();
         let under_way = self.under_way.begin();
         let nodes = Arc::clone(self);
@@ -271,12 +271,12 @@ impl Nodes {
     }
 
     /// Asks all nodes about the lock, until a majority has answered or until `by`.
-    pub async fn look(&self, key: &[u8], given: Given, by: Instant) -> Look {
+    pub async fn read_lock(&self, key: &[u8], given: Given, by: Instant) -> LockReading {
         let command = &wire::info(key);
         let ask = |place: usize| async move { (place, self.list[place].ask(command, given, None).await) };
         let mut asked: FuturesUnordered<_> = (0..self.len()).map(ask).collect();
         let whys = vec![Some(Why::Unanswered); self.len()];
-        let (mut look, mut ids) = (Look { is_answered: false, holder: None, whys }, vec![None; self.len()]);
+        let (mut look, mut ids) = (LockReading { is_answered: false, holder: None, whys }, vec![None; self.len()]);
         while !look.is_answered
             && let Ok(Some((place, (id, reply)))) = timeout_at(by, asked.next()).await
         {

@@ -59,7 +59,7 @@ pub struct Pace {
 
 impl Pace {
     /// Records that the node answered now, after `took`.
-    pub fn heard_after(&mut self, took: Duration, now: Instant) {
+    pub fn on_answer(&mut self, took: Duration, now: Instant) {
         self.doublings = 0;
         match self.since {
             Some(since) if now < since + REMEMBERED => {}
@@ -96,37 +96,37 @@ mod tests {
         let start = Instant::now();
         let mut pace = Pace::default();
         assert_eq!(pace.allowance(GIVEN), ms(50), "nothing is known of it");
-        pace.heard_after(ms(1), start);
+        pace.on_answer(ms(1), start);
         assert_eq!(pace.allowance(GIVEN), ms(50), "never less than the least");
-        pace.heard_after(ms(200), start);
-        (0..10_000).for_each(|_| pace.heard_after(ms(1), start + ms(100)));
+        pace.on_answer(ms(200), start);
+        (0..10_000).for_each(|_| pace.on_answer(ms(1), start + ms(100)));
         assert_eq!(pace.allowance(GIVEN), ms(400), "a burst of answers does not make it forget");
-        pace.heard_after(ms(1), start + ms(5_100));
+        pace.on_answer(ms(1), start + ms(5_100));
         assert_eq!(pace.allowance(GIVEN), ms(400));
-        pace.heard_after(ms(1), start + ms(10_200));
+        pace.on_answer(ms(1), start + ms(10_200));
         assert_eq!(pace.allowance(GIVEN), ms(50), "but time does");
-        pace.heard_after(ms(5_000), start + ms(10_300));
+        pace.on_answer(ms(5_000), start + ms(10_300));
         assert_eq!(pace.allowance(GIVEN), ms(1_000), "never more than the most");
     }
 
     #[test]
     fn silence_doubles_it_and_an_answer_ends_that() {
         let mut pace = Pace::default();
-        pace.heard_after(ms(1), Instant::now());
+        pace.on_answer(ms(1), Instant::now());
         let mut seen = vec![];
         for _ in 0..6 {
             seen.push(pace.allowance(GIVEN));
             pace.was_silent();
         }
         assert_eq!(seen, [50, 100, 200, 400, 800, 800].map(ms));
-        pace.heard_after(ms(1), Instant::now());
+        pace.on_answer(ms(1), Instant::now());
         assert_eq!(pace.allowance(GIVEN), ms(50));
     }
 
     #[test]
     fn what_the_caller_says_is_what_it_is_given() {
         let mut pace = Pace::default();
-        pace.heard_after(ms(700), Instant::now());
+        pace.on_answer(ms(700), Instant::now());
         pace.was_silent();
         for time in [ms(1), ms(20_000)] {
             assert_eq!(pace.allowance(Given::Exactly(time)), time);

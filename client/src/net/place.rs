@@ -86,7 +86,7 @@ impl Place {
     /// # Errors
     /// The reason why no server answers.
     pub async fn master_of(&self, number: usize, key: &[u8]) -> Result<Server, Why> {
-        let master = self.masters(number).await?.into_iter().find(|master| master.serves(key));
+        let master = self.masters(number).await?.into_iter().find(|master| master.has_slot_of(key));
         master.ok_or_else(|| Why::Unreachable("no master serves the slot of this key".to_owned()))
     }
 

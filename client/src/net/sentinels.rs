@@ -85,7 +85,8 @@ impl Sentinels {
     /// # Errors
     /// No Sentinel that answers knows the master, or none answers.
     pub async fn master(&self) -> Result<Way, Why> {
-        let mut asked: FuturesUnordered<_> = self.list.iter().map(|sentinel| sentinel.asked(&self.master)).collect();
+        let mut asked: FuturesUnordered<_> =
+            self.list.iter().map(|sentinel| sentinel.ask_in_time(&self.master)).collect();
         let (mut said, mut whys) = (vec![], vec![]);
         while let Some((name, answer)) = asked.next().await {
             match answer {
@@ -130,7 +131,7 @@ fn newest(said: &[MasterReport]) -> Option<(&str, u16)> {
 
 impl Sentinel {
     /// Asks one Sentinel for the master; returns the Sentinel's address and its answer.
-    async fn asked(&self, master: &str) -> (&str, Result<MasterReport, Why>) {
+    async fn ask_in_time(&self, master: &str) -> (&str, Result<MasterReport, Why>) {
         let answer = timeout(PATIENCE, self.ask(master)).await;
         (self.way.name(), answer.unwrap_or(Err(Why::Silent)))
     }
@@ -145,12 +146,12 @@ impl Sentinel {
         let question = |word| cmd("SENTINEL").arg(word).arg(master).take();
         let said = line.ask_each(&[question("GET-MASTER-ADDR-BY-NAME"), question("MASTER")]).await?;
         *place = Some(line);
-        says(&said)
+        to_report(&said)
     }
 }
 
 /// Converts a Sentinel's replies to GET-MASTER-ADDR-BY-NAME and MASTER.
-fn says(replies: &[Result<Value, Why>]) -> Result<MasterReport, Why> {
+fn to_report(replies: &[Result<Value, Why>]) -> Result<MasterReport, Why> {
     let no_answer = || Why::Broken("it does not answer as a Sentinel does".to_owned());
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -196,9 +197,9 @@ mod tests {
         let place = Value::Array(vec![text("h"), text("7000")]);
         let info = Value::Map(vec![(text("config-epoch"), text("12"))]);
         let there = |epoch| MasterReport::There { epoch, host: "h".to_owned(), port: 7000 };
-        assert_eq!(says(&[Ok(place.clone()), Ok(info)]).unwrap(), there(12));
-        assert_eq!(says(&[Ok(place), Ok(Value::Nil)]).unwrap(), there(0));
-        assert_eq!(says(&[Ok(Value::Nil), Ok(Value::Nil)]).unwrap(), MasterReport::Unknown);
-        assert!(says(&[Ok(Value::Int(1)), Ok(Value::Nil)]).is_err() && says(&[]).is_err());
+        assert_eq!(to_report(&[Ok(place.clone()), Ok(info)]).unwrap(), there(12));
+        assert_eq!(to_report(&[Ok(place), Ok(Value::Nil)]).unwrap(), there(0));
+        assert_eq!(to_report(&[Ok(Value::Nil), Ok(Value::Nil)]).unwrap(), MasterReport::Unknown);
+        assert!(to_report(&[Ok(Value::Int(1)), Ok(Value::Nil)]).is_err() && to_report(&[]).is_err());
     }
 }

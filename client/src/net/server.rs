@@ -76,7 +76,7 @@ impl Server {
     }
 
     /// Returns whether it is the server of its node that serves `key`.
-    pub fn serves(&self, key: &[u8]) -> bool {
+    pub fn has_slot_of(&self, key: &[u8]) -> bool {
         let slot = Slot::for_key(key);
         let Some(slots) = &self.slots else { return true };
         slots.iter().any(|&(first, last)| (first..=last).any(|number| Slot::new(number) == Some(slot)))

@@ -30,11 +30,11 @@ const HELLO: &[u8] = b"\x16\x03\x01\0\x04\x01\0\0\0";
 
 /// Identifies the server at `address`; `None` if its answer does not reveal what it is. `elsewhere` is the host to
 /// connect to, if the certificate names another one.
-pub async fn what_is_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Option<Why> {
+pub async fn identify(address: &ConnectionAddr, elsewhere: Option<&str>) -> Option<Why> {
     let ask = async |host: &str, port: u16, question| {
         let host = elsewhere.unwrap_or(host).trim_start_matches('[').trim_end_matches(']');
         let connected = timeout(ANSWER, TcpStream::connect((host, port))).await;
-        told_by(&hear(connected.ok()?.ok()?, question).await)
+        recognise(&read_answer(connected.ok()?.ok()?, question).await)
     };
     match address {
         ConnectionAddr::Tcp(host, port) => match ask(host, *port, QUESTION).await {
@@ -47,16 +47,16 @@ pub async fn what_is_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Op
             // A server without TLS answers the request with an error of its own protocol.
             _ => Why::Tls(TlsFault::Plain),
         }),
-        ConnectionAddr::Unix(path) => told_by(&hear(UnixStream::connect(path).await.ok()?, QUESTION).await),
+        ConnectionAddr::Unix(path) => recognise(&read_answer(UnixStream::connect(path).await.ok()?, QUESTION).await),
         _ => None,
     }
 }
 
 /// Identifies a server at a TLS address that is silent because it does not use TLS; otherwise never returns.
-pub async fn what_keeps_silent_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Why {
+pub async fn identify_silent(address: &ConnectionAddr, elsewhere: Option<&str>) -> Why {
     if matches!(address, ConnectionAddr::TcpTls { .. }) {
         sleep(FIRST_WORD).await;
-        if let Some(why) = what_is_at(address, elsewhere).await {
+        if let Some(why) = identify(address, elsewhere).await {
             return why;
         }
     }
@@ -64,7 +64,7 @@ pub async fn what_keeps_silent_at(address: &ConnectionAddr, elsewhere: Option<&s
 }
 
 /// Reads what the server sends by itself, or if it sends nothing, its answer to `question`.
-async fn hear(mut connection: impl AsyncRead + AsyncWrite + Unpin, question: &[u8]) -> Vec<u8> {
+async fn read_answer(mut connection: impl AsyncRead + AsyncWrite + Unpin, question: &[u8]) -> Vec<u8> {
     let mut said = vec![0; BYTES];
     let mut read = timeout(AT_ONCE, connection.read(&mut said)).await;
     if read.is_err() && connection.write_all(question).await.is_ok() {
@@ -74,7 +74,7 @@ async fn hear(mut connection: impl AsyncRead + AsyncWrite + Unpin, question: &[u
     said
 }
 
-fn told_by(said: &[u8]) -> Option<Why> {
+fn recognise(said: &[u8]) -> Option<Why> {
     let stranger = |what: &str| Some(Why::Stranger(what.to_owned()));
     match said {
         [b'-', error @ ..] => {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_they_say() {
-        let told = |said: &[u8]| match told_by(said) {
+        let told = |said: &[u8]| match recognise(said) {
             Some(Why::Stranger(what)) => what,
             Some(Why::TurnedAway { code, text }) => format!("{code}|{text}"),
             Some(Why::Full(text)) => format!("full|{text}"),

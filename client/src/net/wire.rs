@@ -78,7 +78,7 @@ pub fn join(version: u64) -> Cmd {
 }
 
 /// Returns the command that sends a member this request about the next version of the set.
-pub fn tell_member(told: &MemberRequest) -> Cmd {
+pub fn propose_members(told: &MemberRequest) -> Cmd {
     let mut command = cmd("LOCK.SETMEMBERS");
     match told {
         MemberRequest::Promise { version, ballot } => command.arg(version).arg("PROMISE").arg(format!("{ballot:032x}")),
@@ -91,7 +91,7 @@ pub fn tell_member(told: &MemberRequest) -> Cmd {
 }
 
 /// Returns the command that announces a decided version of the set.
-pub fn tell_decided(members: &Members) -> Cmd {
+pub fn announce_members(members: &Members) -> Cmd {
     let mut command = cmd("LOCK.SETMEMBERS");
     command.arg(members.version).arg("DECIDED").arg("MEMBERS").arg(members_to_text(&members.list));
     command
@@ -194,7 +194,7 @@ pub fn permit_number(value: &Value) -> Option<u16> {
 }
 
 /// Returns the permit number that a LOCK.WAIT reports as reserved; `None` if there is none.
-pub fn kept_number(value: &Value) -> Option<u16> {
+pub fn reserved_number(value: &Value) -> Option<u16> {
     match value {
         Value::Int(number) => u16::try_from(*number).ok().filter(|number| *number > 0),
         _ => None,

@@ -13,7 +13,7 @@ use crate::values::shown_key::ShownKey;
 
 /// A free permit and a holder, as a majority of the nodes shows them.
 #[derive(Debug)]
-pub struct Look {
+pub struct FreePermit {
     /// The number of a permit that a majority shows as free; `None` if there is none.
     pub number: Option<u16>,
     /// A holder of one of the permits.
@@ -22,7 +22,7 @@ pub struct Look {
 
 /// Asks all nodes which of `limit` permits of `key` are free, leaving out grants of `owner`, the name of the request's
 /// last attempt. Acquires nothing.
-pub async fn look(nodes: &Nodes, key: &[u8], owner: &[u8], limit: u16, given: Given) -> Look {
+pub async fn find_free_permit(nodes: &Nodes, key: &[u8], owner: &[u8], limit: u16, given: Given) -> FreePermit {
     let command = &wire::info_with(key, usize::from(limit).min(LISTED_HOLDERS_MAX));
     let ask = |place: usize| async move { (place, nodes.list[place].ask(command, given, None).await) };
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
@@ -41,5 +41,5 @@ pub async fn look(nodes: &Nodes, key: &[u8], owner: &[u8], limit: u16, given: Gi
     }
     let number = choice.number(rand::random());
     debug!(key = %ShownKey(key), nodes = nodes.len(), limit, number, "looked for a free permit");
-    Look { number, holder }
+    FreePermit { number, holder }
 }

@@ -31,7 +31,7 @@ pub struct ReleaseAnswer {
 
 impl ReleaseAnswer {
     /// Passes the answer on to `release`.
-    pub fn tell(&self, release: &mut Release) {
+    pub fn pass_to(&self, release: &mut Release) {
         if self.is_repeated {
             release.on_answer(self.place, None);
         }
@@ -74,12 +74,12 @@ impl Giving {
         let given = checked.given;
         let mut giving =
             Self { nodes: latest, debt, given, inbox, sent: 0, awaited: 0, spared: vec![], rest, _under_way };
-        (0..giving.nodes.len()).for_each(|place| giving.tell(place, &packed));
+        (0..giving.nodes.len()).for_each(|place| giving.send(place, &packed));
         giving.awaited = majority(giving.nodes.len());
         giving
     }
 
-    fn tell(&mut self, place: usize, packed: &[u8]) {
+    fn send(&mut self, place: usize, packed: &[u8]) {
         if !self.debt.lease.may_be_at(place) {
             // No request for the lock was sent to the node, so it cannot have it.
             return self.spared.push(place);
@@ -87,11 +87,11 @@ impl Giving {
         let (about, to) = ((&*self.debt.lease.key, packed), (&self.inbox, place));
         match self.nodes.list[place].send_now(about, self.given, None, to) {
             true => self.sent += 1,
-            false => self.tell_wherever(place, None),
+            false => self.send_wherever(place, None),
         }
     }
 
-    fn tell_wherever(&mut self, place: usize, first: Option<First>) {
+    fn send_wherever(&mut self, place: usize, first: Option<First>) {
         let (nodes, debt, given) = (Arc::clone(&self.nodes), Arc::clone(&self.debt), self.given);
         let asked = async move {
             let (reply, is_repeated) = nodes.ask_wherever(place, &debt.command, given, first).await;
@@ -125,7 +125,7 @@ impl Giving {
                 return Poll::Ready(Some(ReleaseAnswer { place, reply, is_repeated: false }));
             }
             // The lock may have moved: to another index in a later version, or to another master of a cluster.
-            self.tell_wherever(place, Some((by, reply)));
+            self.send_wherever(place, Some((by, reply)));
         }
         match self.rest.poll_next(context) {
             Poll::Ready(None) if self.sent > 0 => Poll::Pending,
@@ -134,7 +134,7 @@ impl Giving {
     }
 
     /// Receives the answers on the client's thread, and passes them on.
-    pub fn heard(mut self) -> mpsc::UnboundedReceiver<ReleaseAnswer> {
+    pub fn into_answers(mut self) -> mpsc::UnboundedReceiver<ReleaseAnswer> {
         let (told, answers) = mpsc::unbounded_channel();
         let home = Arc::clone(&self.nodes.home);
         home.spawn(async move {

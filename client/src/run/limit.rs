@@ -66,7 +66,7 @@ pub async fn behind(nodes: &Arc<Nodes>, key: &[u8], seen: Option<LastFailure>, g
     if let Some(fresh) = seen.as_ref().and_then(LastFailure::fresh) {
         return timed_out(nodes, key, fresh, given, began + LAST_TRY).await;
     }
-    let look = nodes.look(key, given, began + LAST_TRY).await;
+    let look = nodes.read_lock(key, given, began + LAST_TRY).await;
     if !look.is_answered && !nodes.answered_since(key, began) {
         return over(&nodes.cannot_be_asked(look.whys.iter().flatten().count(), &look.whys));
     }
@@ -85,7 +85,7 @@ pub async fn behind(nodes: &Arc<Nodes>, key: &[u8], seen: Option<LastFailure>, g
 pub async fn timed_out(nodes: &Arc<Nodes>, key: &[u8], last: Error, given: Given, by: Instant) -> Error {
     let error = over(&last);
     if last.kind() == ErrorKind::Contended && last.holder().is_none() && Instant::now() < by {
-        return error.with_holder(nodes.look(key, given, by).await.holder);
+        return error.with_holder(nodes.read_lock(key, given, by).await.holder);
     }
     error
 }

@@ -18,7 +18,7 @@ use crate::net::nodes::Nodes;
 use crate::net::tally::Tally;
 use crate::run::attempt::{self, Taken, Wait};
 use crate::run::checked::Checked;
-use crate::run::choosing::{self, Look};
+use crate::run::choosing::{self, FreePermit};
 use crate::run::limit::{self, LastFailure, within};
 use crate::run::refusal::contended;
 use crate::run::waiting;
@@ -77,7 +77,7 @@ impl Turn {
         timeout_at(deadline, self.queue.lock()).await
     }
 
-    fn seen(&self) -> Option<LastFailure> {
+    fn last_failure(&self) -> Option<LastFailure> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -192,7 +192,7 @@ impl<'a> Taking<'a> {
         }
         Ok(match task {
             Task::Ask { .. } | Task::AskAndWait { .. } => task,
-            Task::Look { limit, by } => self.look(limit, by).await,
+            Task::Look { limit, by } => self.choose_permit(limit, by).await,
             Task::LineUp { until } => self.line_up(until).await,
             Task::Queue { patience_ms } => self.queue(Duration::from_millis(patience_ms.into())).await?,
             Task::Pause { until, for_nodes } => self.pause(until, for_nodes).await,
@@ -208,7 +208,7 @@ impl<'a> Taking<'a> {
             Some(kept) => kept,
             None => Lease::new(key, (owner.as_deref(), *request), note, wanted, self.nodes.len()).of_class(class),
         };
-        lease.wants(wanted);
+        lease.set_wanted(wanted);
         self.asked_as = Arc::clone(&lease.owner);
         lease
     }
@@ -236,12 +236,12 @@ impl<'a> Taking<'a> {
         self.taker.on_refused(refusal(&error, is_lasting), clock::boot_now(), rand::random())
     }
 
-    async fn look(&mut self, limit: u16, by: Option<BootTime>) -> Task {
+    async fn choose_permit(&mut self, limit: u16, by: Option<BootTime>) -> Task {
         self.sought.class.round();
-        let look = choosing::look(&self.nodes, &self.sought.key, &self.asked_as, limit, self.checked.given);
+        let look = choosing::find_free_permit(&self.nodes, &self.sought.key, &self.asked_as, limit, self.checked.given);
         let look = within(by.map(instant), Box::pin(look)).await;
         let number = look.as_ref().and_then(|look| look.number);
-        if let (Some(Look { number: None, holder }), Some(refused)) = (look, &mut self.refused) {
+        if let (Some(FreePermit { number: None, holder }), Some(refused)) = (look, &mut self.refused) {
             refused.error = refused.error.clone().with_holder(holder);
         }
         self.follow();
@@ -302,7 +302,7 @@ impl<'a> Taking<'a> {
             sleep(pause).await;
         }
         if let Some(until) = for_nodes {
-            let _ = timeout(clock::until(until), self.nodes.majority_answers(&self.sought.key)).await;
+            let _ = timeout(clock::until(until), self.nodes.wait_for_majority(&self.sought.key)).await;
         }
         self.follow();
         let many_wait = self.nodes.len() == 1 && self.nodes.list[0].has_many_blocked(&self.sought.key);
@@ -317,7 +317,7 @@ impl<'a> Taking<'a> {
                 let by = self.taker.over().map_or_else(Instant::now, instant);
                 limit::timed_out(nodes, key, last.error, given, by).await
             }
-            (GaveUp::Behind, refused) => limit::behind(nodes, key, self.turn.seen().or(refused), given).await,
+            (GaveUp::Behind, refused) => limit::behind(nodes, key, self.turn.last_failure().or(refused), given).await,
             (GaveUp::Refused | GaveUp::TimedOut, None) => contended(self.sought.wanted),
         }
     }

@@ -46,7 +46,7 @@ pub struct Missing {
 }
 
 /// The outcome of a check: the node, the server and its connection, the checked token, and the answer.
-type Look = (usize, Option<NodeId>, u64, Token, Result<Value, Why>);
+type CheckAnswer = (usize, Option<NodeId>, u64, Token, Result<Value, Why>);
 
 /// The checks of one held lock, with the state of each node.
 pub struct Looking {
@@ -57,7 +57,7 @@ pub struct Looking {
     begins: Instant,
     /// For each node, when the lock is checked there next.
     at: Vec<At>,
-    looks: FuturesUnordered<BoxFuture<'static, Look>>,
+    looks: FuturesUnordered<BoxFuture<'static, CheckAnswer>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,7 +91,7 @@ impl Looking {
     }
 
     /// Plans checks of nodes with a new connection, on which no changes are tracked yet.
-    pub fn look_after(&mut self) {
+    pub fn check_new_connections(&mut self) {
         for node in 0..self.at.len() {
             let over = self.nodes.list[node].tracks_over(&self.lease.key);
             if over.is_some() && self.at[node].told_over != over {
@@ -112,7 +112,7 @@ impl Looking {
 
     /// Waits until a check finds that a node does not have the lock: see [`Self::missing`]. Without checks (`None`)
     /// waits forever.
-    pub async fn goes_on(this: &mut Option<Box<Self>>, held: &Held) -> Missing {
+    pub async fn next_missing(this: &mut Option<Box<Self>>, held: &Held) -> Missing {
         match this {
             Some(this) => Box::pin(this.missing(held)).await,
             None => std::future::pending().await,
@@ -134,7 +134,7 @@ impl Looking {
             tokio::select! {
                 biased;
                 Some(look) = self.looks.next(), if !self.looks.is_empty() => {
-                    if let Some(missing) = self.found(look) {
+                    if let Some(missing) = self.on_check_answer(look) {
                         return missing;
                     }
                 }
@@ -143,13 +143,13 @@ impl Looking {
                         self.was_changed(node);
                     }
                 }
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.look(held),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.send_checks(held),
             }
         }
     }
 
     /// Asks the nodes for which a check is due whether they still have the lock.
-    fn look(&mut self, held: &Held) {
+    fn send_checks(&mut self, held: &Held) {
         let now = Instant::now();
         let (nodes, key) = (&self.nodes, &self.lease.key);
         // Tracking begins before the first check, or a change right after the check would be missed.
@@ -165,14 +165,14 @@ impl Looking {
             (at.last, at.is_under_way) = (Some(now), true);
             let (server, command, given) = (nodes.list[node].clone(), wire::check(key, token), self.given);
             let look = async move {
-                let (id, over, answer) = server.look(command, given).await;
+                let (id, over, answer) = server.ask_tracked(command, given).await;
                 (node, id, over, token, answer)
             };
             self.looks.push(look.boxed());
         }
     }
 
-    fn found(&mut self, (node, id, over, token, answer): Look) -> Option<Missing> {
+    fn on_check_answer(&mut self, (node, id, over, token, answer): CheckAnswer) -> Option<Missing> {
         let at = &mut self.at[node];
         at.is_under_way = false;
         match answer {

@@ -61,7 +61,7 @@ async fn observe_version(
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
     while let Some(told) = asked.next().await {
         let (node, (known, after)) = (told.node, told.next());
-        hear(machine, told);
+        pass_report(machine, told);
         // The next request is sent before the change is passed on, so that the next change is not missed.
         asked.push(ask(node, known, after));
         let observed = machine.observed(clock::boot_now());
@@ -95,7 +95,7 @@ pub async fn leader(nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Opti
                 }
                 _ => None,
             };
-            hear(&mut machine, told);
+            pass_report(&mut machine, told);
             let observed = machine.observed(clock::boot_now());
             if observed.is_fresh && (observed.leader.is_none() || machine.is_agreed()) {
                 return Ok(observed.leader.map(to_leader));
@@ -109,10 +109,10 @@ pub async fn leader(nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Opti
     Err(Error::new(ErrorKind::NoQuorum, "too few nodes can tell who leads").with_nodes(nodes.errors(&whys)))
 }
 
-fn hear(machine: &mut Observer, NodeReport { node, asked, what }: NodeReport) {
+fn pass_report(machine: &mut Observer, NodeReport { node, asked, what }: NodeReport) {
     let now = clock::boot_now();
     match what {
-        Observation::Shows { id, state, .. } => match says(state) {
+        Observation::Shows { id, state, .. } => match to_lock_report(state) {
             Some(says) => machine.on_answer(node, id, says, asked, now),
             None => machine.on_silence(node),
         },
@@ -122,7 +122,7 @@ fn hear(machine: &mut Observer, NodeReport { node, asked, what }: NodeReport) {
 }
 
 /// Converts the state of the lock on a node to the report for the state machine that observes the election.
-fn says(state: State) -> Option<LockReport> {
+fn to_lock_report(state: State) -> Option<LockReport> {
     match state {
         State::Free => Some(LockReport::Free),
         State::Guarded => Some(LockReport::Guarded),

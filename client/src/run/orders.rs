@@ -40,7 +40,7 @@ impl Orders {
     /// # Errors
     /// The renewer has ended.
     pub fn send(&self, order: Order) -> Result<(), Ended> {
-        match self.kept() {
+        match self.sender() {
             Some(orders) => orders.unbounded_send(order).map_err(|_| Ended),
             None => Err(Ended),
         }
@@ -60,7 +60,7 @@ impl Orders {
     }
 
     /// Returns the sender of orders, starting the renewer if it has not started.
-    fn kept(&self) -> Option<mpsc::UnboundedSender<Order>> {
+    fn sender(&self) -> Option<mpsc::UnboundedSender<Order>> {
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Over) {
             Stage::Young(renewer) => {
@@ -85,7 +85,7 @@ impl Orders {
 
 impl Unfinished for Orders {
     fn on_overdue(&self) {
-        self.kept();
+        self.sender();
     }
 }
 

@@ -58,14 +58,14 @@ impl Proclaiming {
         let tells = self.machine.advance();
         self.refusals.fill(None);
         self.waiting.push((self.machine.sequence(), done));
-        self.tell(tells);
+        self.send_notes(tells);
     }
 
     /// Sends the proclamation to all nodes again.
     pub fn again(&mut self) {
         // A node that hangs is sent only one request at a time.
         if self.replies.is_empty() {
-            self.tell(self.machine.again());
+            self.send_notes(self.machine.again());
         }
     }
 
@@ -75,17 +75,17 @@ impl Proclaiming {
         self.replies = FuturesUnordered::new();
         self.refusals = vec![None; nodes.len()];
         let tells = self.machine.move_to(nodes.len());
-        self.tell(tells);
+        self.send_notes(tells);
     }
 
     /// Sends the proclamation to a node that granted the lock anew.
     pub fn on_grant(&mut self, node: usize) {
         let tell = self.machine.on_grant(node);
-        self.tell(tell);
+        self.send_notes(tell);
     }
 
     /// Handles the next answer; never returns while none is outstanding.
-    pub async fn goes_on(this: &mut Option<Box<Self>>) {
+    pub async fn handle_next(this: &mut Option<Box<Self>>) {
         let Some(this) = this.as_mut().filter(|this| !this.replies.is_empty()) else {
             return std::future::pending().await;
         };
@@ -94,7 +94,7 @@ impl Proclaiming {
         }
     }
 
-    fn tell(&mut self, tells: impl IntoIterator<Item = NoteCall>) {
+    fn send_notes(&mut self, tells: impl IntoIterator<Item = NoteCall>) {
         for NoteCall { node, sequence } in tells {
             let (nodes, given) = (Arc::clone(&self.nodes), self.given);
             let command = self.lease.note(&self.note, sequence);

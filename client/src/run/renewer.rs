@@ -69,7 +69,7 @@ impl Shared {
         self.not_extended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn says_not_extended(&self, nodes: &[NodeError]) {
+    fn set_not_extended(&self, nodes: &[NodeError]) {
         *self.not_extended.lock().unwrap_or_else(PoisonError::into_inner) = nodes.to_vec();
     }
 
@@ -247,8 +247,8 @@ impl Renewer {
                     // All guards are gone without a release.
                     None => return self.shared.end(Loss::Released),
                 },
-                () = Proclaiming::goes_on(&mut self.proclaiming), if self.proclaiming.is_some() => self.on_time(),
-                missing = Looking::goes_on(&mut self.looking, self.keeper.held()), if self.looking.is_some() => {
+                () = Proclaiming::handle_next(&mut self.proclaiming), if self.proclaiming.is_some() => self.on_time(),
+                missing = Looking::next_missing(&mut self.looking, self.keeper.held()), if self.looking.is_some() => {
                     self.on_missing(&missing)
                 }
                 () = self.nodes.superseded() => self.move_on(),
@@ -288,7 +288,7 @@ impl Renewer {
 
     fn share(&mut self, done: Done) -> Work {
         // From now on, nodes that lost the lock are asked to grant it in shared mode.
-        self.lease.wants(Wanted::Shared);
+        self.lease.set_wanted(Wanted::Shared);
         self.sharing.push(done);
         let (now, random) = moment();
         self.keeper.share(now, random)
@@ -365,21 +365,21 @@ impl Renewer {
                 proclaiming.again();
             }
             if let Some(looking) = &mut self.looking {
-                looking.look_after();
+                looking.check_new_connections();
             }
         }
         self.shared.show(self.keeper.held());
-        news.into_iter().for_each(|news| self.tell(news));
+        news.into_iter().for_each(|news| self.report(news));
     }
 
     /// Passes the keeper's news on to waiting callers, guards and metrics.
-    fn tell(&mut self, news: News) {
+    fn report(&mut self, news: News) {
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         match news {
             News::Extended => {
                 metrics::extended(&self.lease.class, self.lease.wanted(), true);
                 debug!(%key, token, nodes, "extended");
-                self.shared.says_not_extended(&[]);
+                self.shared.set_not_extended(&[]);
                 answer(&mut self.waiting, &Ok(()));
             }
             News::NotExtended => {
@@ -387,7 +387,7 @@ impl Renewer {
                 let text = "too few nodes extended it: it stays valid as long as it was";
                 let error = Error::new(ErrorKind::NoQuorum, text).with_nodes(self.nodes.errors(&self.whys));
                 warn!(%key, token, nodes, %error, "not extended, tried again while it is valid");
-                self.shared.says_not_extended(error.nodes());
+                self.shared.set_not_extended(error.nodes());
                 answer(&mut self.waiting, &Err(error));
             }
             News::Shared => answer(&mut self.sharing, &Ok(())),
@@ -464,7 +464,7 @@ impl Renewer {
             && let Some(told) = giving.next().await
         {
             self.whys[told.place] = told.reply.as_ref().err().cloned();
-            told.tell(&mut release);
+            told.pass_to(&mut release);
         }
         let outcome = release.outcome();
         debug!(%key, token, nodes, ?outcome, "released");

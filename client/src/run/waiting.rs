@@ -22,7 +22,7 @@ use crate::values::clock;
 use crate::{Error, ErrorKind, Why};
 
 /// The result of a wait in the queues.
-pub struct Told {
+pub struct ReservedTurn {
     /// The acquisition that waited in the queues. A majority reserves the lock for it for a short time.
     pub lease: Lease,
     /// The number of the permit that most nodes reserve for it, 1 if none is wanted.
@@ -48,8 +48,8 @@ impl Request<'_> {
         // the number of requests that wait behind this one.
         endpoint.is_tried(key, Instant::now() + CONNECT_TIMEOUT.min(self.patience)).await;
         let at_a_time_ms =
-            Waiter::at_a_time_ms(self.until, endpoint.waits_heard(key), clock::boot_now(), rand::random());
-        let behind = endpoint.knows_behind(key).then(|| self.behind.count());
+            Waiter::at_a_time_ms(self.until, endpoint.listener_waits(key), clock::boot_now(), rand::random());
+        let behind = endpoint.may_send_behind(key).then(|| self.behind.count());
         let command = self.lease.wait(at_a_time_ms.into(), self.ticket, behind);
         let longest = Duration::from_millis(at_a_time_ms.into()) + LATE;
         (node, endpoint.ask_to_wait(&command, self.lease, longest).await)
@@ -58,12 +58,12 @@ impl Request<'_> {
     /// Passes the reply of a node to `waiter`, and returns the next task.
     fn on_reply(&self, waiter: &mut Waiter, node: usize, id: Option<NodeId>, reply: Result<Value, Why>) -> WaitTask {
         let (now, random) = (clock::boot_now(), rand::random());
-        let kept = reply.as_ref().ok().and_then(wire::kept_number);
+        let kept = reply.as_ref().ok().and_then(wire::reserved_number);
         match (reply, id.zip(kept)) {
             (Ok(_), Some((id, number))) => waiter.on_turn(node, id, number, random),
             (Ok(_), None) => waiter.on_nothing(node, now, random),
             (Err(why), _) => {
-                let waits = self.nodes.list[node].waits_heard(&self.lease.key);
+                let waits = self.nodes.list[node].listener_waits(&self.lease.key);
                 waiter.on_failure(node, why.is_lasting(), waits, now, random)
             }
         }
@@ -84,7 +84,7 @@ pub async fn turn(
     patience: Duration,
     behind: &Tally,
     checked: Checked,
-) -> Result<Option<Told>, Error> {
+) -> Result<Option<ReservedTurn>, Error> {
     let lease = Arc::new(lease);
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let until = clock::after(patience);
@@ -123,7 +123,7 @@ pub async fn turn(
         WaitTask::Acquire(number) => {
             give_back.disarm();
             drop(give_back);
-            Ok(Arc::into_inner(lease).map(|lease| Told { lease, number }))
+            Ok(Arc::into_inner(lease).map(|lease| ReservedTurn { lease, number }))
         }
         WaitTask::Refused => {
             let text = "too few nodes let this client wait for the lock";

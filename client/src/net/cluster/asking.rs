@@ -99,20 +99,24 @@ impl Cluster {
                     answer = next.node.ask_as(command, given, about, next.asking).await;
                     way = next.node.way().cloned();
                 }
-                _ => return (answer.0, told_by(way.as_deref(), answer.1)),
+                _ => return (answer.0, reply_of_server(way.as_deref(), answer.1)),
             }
         }
         unreachable!("it follows {REDIRECTIONS_MAX} redirections at most")
     }
 
-    /// Sends `command`, which reads a key. See [`Node::look`].
-    pub async fn look(self: &Arc<Self>, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
+    /// Sends `command`, which reads a key. See [`Node::ask_tracked`].
+    pub async fn ask_tracked(
+        self: &Arc<Self>,
+        command: Cmd,
+        given: Given,
+    ) -> (Option<NodeId>, u64, Result<Value, Why>) {
         let key = key_of(&command).to_vec();
         let node = match self.master_of(&key, Instant::now() + connect_within(given)).await {
             Ok(node) => node,
             Err(failure) => return (None, 0, Err(failure)),
         };
-        let (id, over, reply) = node.look(command, given).await;
+        let (id, over, reply) = node.ask_tracked(command, given).await;
         // Redirections are not followed: the lock is checked at its new master after its next extension.
         self.after(&key, node.way().map(|way| &**way), &reply).await;
         (id, over, reply)
@@ -149,7 +153,7 @@ impl Cluster {
             };
             let way = next.node.way().map(|way| &**way);
             let Some(following) = self.after(key, way, &reply).await else {
-                return (id, told_by(way, reply));
+                return (id, reply_of_server(way, reply));
             };
             if redirections >= REDIRECTIONS_MAX || began.elapsed() > JUST_BEGUN {
                 return (id, Ok(Value::Nil));
@@ -193,6 +197,6 @@ fn key_of(command: &Cmd) -> &[u8] {
 }
 
 /// Adds the server's name to a failure.
-fn told_by(way: Option<&Way>, reply: Result<Value, Why>) -> Result<Value, Why> {
+fn reply_of_server(way: Option<&Way>, reply: Result<Value, Why>) -> Result<Value, Why> {
     reply.map_err(|failure| failure.of_server(way.map_or("", Way::name)))
 }

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use tracing::debug;
 
 use super::map::{SLOTS, View};
-use super::views::{best, questions, read, told_by, view_of};
+use super::views::{best, failure_of_server, questions, read, view_of};
 use super::{Cluster, MapStatus};
 use crate::net::bounds::CONNECT_TIMEOUT;
 use crate::net::node::Node;
@@ -85,5 +85,5 @@ async fn ask_master(node: &Arc<Node>) -> Result<View, Why> {
     let [info, slots] = &questions();
     let (info, slots) = (node.ask(info, given, None).await.1, node.ask(slots, given, None).await.1);
     let view = async || read(&info?, &slots?, way);
-    view().await.map_err(|failure| told_by(failure, way))
+    view().await.map_err(|failure| failure_of_server(failure, way))
 }

@@ -54,10 +54,10 @@ async fn ask_server(way: &Way) -> Result<View, Why> {
         read(&line.ask(info).await?, &line.ask(slots).await?, way)
     };
     let answer = timeout(CONNECT_TIMEOUT, asked).await;
-    answer.unwrap_or(Err(Why::Silent)).map_err(|failure| told_by(failure, way))
+    answer.unwrap_or(Err(Why::Silent)).map_err(|failure| failure_of_server(failure, way))
 }
 
 /// Adds the server's name to a failure.
-pub(super) fn told_by(why: Why, way: &Way) -> Why {
+pub(super) fn failure_of_server(why: Why, way: &Way) -> Why {
     why.before_asked().asking_for("+cluster|info +cluster|slots").of_server(way.name())
 }

@@ -29,7 +29,7 @@ const BUFFER_KEPT: usize = 64 * 1024;
 const SLOTS_KEPT: usize = 1024;
 
 /// A caller that waits for an answer.
-pub trait Waits {
+pub trait Caller {
     /// Returns whether somebody still wants the answer.
     fn is_wanted(&self) -> bool;
 }
@@ -134,7 +134,7 @@ pub struct Exchange<T> {
     overslept: u32,
 }
 
-impl<T: Waits> Exchange<T> {
+impl<T: Caller> Exchange<T> {
     /// Creates an exchange without requests.
     pub fn new() -> Self {
         Self {

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::exchange::Exchange;
-pub use self::exchange::{Arrived, Before, Checked, OVERSLEPT, OVERSLEPT_TIMES, Waiting, Waits};
+pub use self::exchange::{Arrived, Before, Caller, Checked, OVERSLEPT, OVERSLEPT_TIMES, Waiting};
 pub use self::opening::{Lent, Target, TlsConfig, open};
 pub use self::readiness::Readiness;
 use self::stream::{Flow, Stream};
@@ -79,7 +79,7 @@ struct Follower {
 
 /// The right to serve a connection, which ends when this is dropped.
 #[derive(Debug)]
-pub struct Claim<T: Waits> {
+pub struct Claim<T: Caller> {
     line: Arc<Line<T>>,
     runtime: Id,
     number: u64,
@@ -87,7 +87,7 @@ pub struct Claim<T: Waits> {
 
 /// The events that the task which serves a connection has to wait for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wants {
+pub struct AwaitedEvents {
     /// The time of the next check for late requests.
     pub check_at: Option<Instant>,
     /// True if the socket has to become writable.
@@ -114,7 +114,7 @@ struct State<T> {
     failure: Option<Why>,
 }
 
-impl<T: Waits> Line<T> {
+impl<T: Caller> Line<T> {
     /// Creates a connection over a connected stream.
     pub fn new(stream: Stream) -> Self {
         let exchange = Exchange::new();
@@ -198,7 +198,7 @@ impl<T: Waits> Line<T> {
     }
 
     /// Waits until the client's thread has something to do.
-    pub async fn asked(&self) {
+    pub async fn wait_for_work(&self) {
         self.asked.notified().await;
     }
 
@@ -267,9 +267,9 @@ impl<T: Waits> Line<T> {
     }
 
     /// Returns the events that the task which serves the connection has to wait for.
-    pub fn wants(&self) -> Wants {
+    pub fn awaited_events(&self) -> AwaitedEvents {
         let state = self.state();
-        Wants {
+        AwaitedEvents {
             check_at: state.exchange.check_at(),
             is_blocked: state.is_blocked || state.exchange.is_blocked(),
             is_followed: state.follower.is_some(),
@@ -309,7 +309,7 @@ impl<T: Waits> Line<T> {
     }
 }
 
-impl<T: Waits> State<T> {
+impl<T: Caller> State<T> {
     fn flush(&mut self, now: Instant) -> Result<(), Why> {
         let Self { exchange, stream, is_blocked, .. } = self;
         let Some(stream) = stream else { return Ok(()) };
@@ -362,9 +362,9 @@ impl<T: Waits> State<T> {
     }
 }
 
-impl<T: Waits> Claim<T> {
+impl<T: Caller> Claim<T> {
     /// Returns whether the task with this claim still serves the connection.
-    pub fn holds(&self) -> bool {
+    pub fn is_current(&self) -> bool {
         self.line.state().follower.as_ref().is_some_and(|follower| follower.number == self.number)
     }
 
@@ -382,7 +382,7 @@ impl<T: Waits> Claim<T> {
     }
 }
 
-impl<T: Waits> Drop for Claim<T> {
+impl<T: Caller> Drop for Claim<T> {
     /// Ends the claim. A claim is dropped in a panic if the runtime cannot wait for sockets, which is then recorded;
     /// otherwise the runtime has ended.
     fn drop(&mut self) {
@@ -418,7 +418,7 @@ mod tests {
 
     struct Asker(usize, Arc<AtomicUsize>);
 
-    impl Waits for Asker {
+    impl Caller for Asker {
         fn is_wanted(&self) -> bool {
             true
         }

@@ -56,7 +56,11 @@ impl Node {
 
     /// Sends `command`, which reads a key, as [`Node::ask`] does. The node reports the next change of the key over the
     /// same connection. Returns the server's id, the number of that connection (0 without an answer), and the answer.
-    pub async fn look(self: &Arc<Self>, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
+    pub async fn ask_tracked(
+        self: &Arc<Self>,
+        command: Cmd,
+        given: Given,
+    ) -> (Option<NodeId>, u64, Result<Value, Why>) {
         let asked = Asked { packed: &command.get_packed_command(), before: Some(Before::Caching), given };
         let Answer { by, reply, .. } = self.answer_to(asked, None).await;
         let (id, over) = by.map(|by| (by.id, by.over)).unzip();

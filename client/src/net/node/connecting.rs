@@ -126,7 +126,7 @@ impl Node {
         if self.id.is_some_and(|member| member != id) {
             return Err(Why::Unfit(ANOTHER_SERVER.to_owned()));
         }
-        self.answers().pace.heard_after(took, Instant::now());
+        self.answers().pace.on_answer(took, Instant::now());
         let features = wire::text(&node, "features").unwrap_or_default();
         let knows = |word| features.split(' ').any(|feature| feature == word);
         self.join(connection, knows(MEMBERS)).await?;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
 use super::link::Waiter;
-use super::listener::{About, Last, Listener, NAME_BYTES, Told};
+use super::listener::{About, Last, Listener, NAME_BYTES, OutcomeReceiver};
 use super::{Node, State};
 use crate::net::bounds::{CONNECT_TIMEOUT, LATE, UNHURRIED};
 use crate::net::lease::Lease;
@@ -50,7 +50,7 @@ struct Waiting {
     about: About,
     number: u64,
     /// Receives the outcome; `None` once it has arrived.
-    told: Option<Told>,
+    told: Option<OutcomeReceiver>,
     /// True if the node may have the request in its queue.
     is_sent: bool,
 }
@@ -59,7 +59,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let Self { node, listener, about, number, told, is_sent } = self;
         node.hearing.waits.fetch_sub(1, Ordering::Relaxed);
-        listener.waits().idle_since = Instant::now();
+        listener.waiters().idle_since = Instant::now();
         // Outside of a runtime nothing can be sent. Then the client's thread has ended, and the listener with it.
         match (told.take(), Handle::try_current()) {
             (Some(told), Ok(runtime)) if *is_sent => {
@@ -73,7 +73,7 @@ impl Drop for Waiting {
 
 /// Removes an abandoned request from the queue, unless it has left for another reason, such as a grant or a release.
 /// Even if this command arrives late, it does not affect a lock that the owner holds.
-async fn stop_waiting(node: Arc<Node>, listener: Arc<Listener>, about: About, number: u64, told: Told) {
+async fn stop_waiting(node: Arc<Node>, listener: Arc<Listener>, about: About, number: u64, told: OutcomeReceiver) {
     if timeout(SETTLED, told).await.is_err() {
         listener.forget(&about, number);
         let command = wire::wait_no_more(&about.0, &about.1, &listener.name);
@@ -113,12 +113,12 @@ impl Node {
     }
 
     /// Returns the number of this client's requests that wait at the node through its listener.
-    pub fn waits_heard(&self) -> usize {
+    pub fn listener_waits(&self) -> usize {
         self.hearing.waits.load(Ordering::Relaxed)
     }
 
     /// Returns whether requests can wait at the node without a connection each, as far as that is known.
-    pub fn hears(&self) -> bool {
+    pub fn may_listen(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(link) if link.hears)
     }
 
@@ -170,7 +170,7 @@ impl Node {
     /// is that of the connection for requests.
     async fn listener(&self, number: u64) -> Result<Option<Arc<Listener>>, Why> {
         let mut last = self.hearing.last.lock().await;
-        if let Some(listener) = last.listener.as_ref().filter(|listener| listener.waits().is_open) {
+        if let Some(listener) = last.listener.as_ref().filter(|listener| listener.waiters().is_open) {
             return Ok(Some(Arc::clone(listener)));
         }
         if last.refused_on == number {
@@ -231,7 +231,7 @@ async fn listen(listener: Arc<Listener>, link: Waiter, mut states: watch::Receiv
             Ok(Some(Ok(news))) => {
                 overslept = 0;
                 let Some(news) = wire::news(news) else { break };
-                news.into_iter().for_each(|news| listener.tell(news));
+                news.into_iter().for_each(|news| listener.deliver(news));
                 // Lets the callers that received an outcome run first: the node already has another LOCK.HEAR to
                 // answer.
                 yield_now().await;

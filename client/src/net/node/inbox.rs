@@ -11,7 +11,7 @@ use redis::Value;
 use crate::net::access::Way;
 use crate::net::bounds::BROKE;
 use crate::net::home::{self, Unfinished};
-use crate::net::line::Waits;
+use crate::net::line::Caller;
 use crate::values::failure::Why;
 
 /// The answer to one request of an inbox.
@@ -113,7 +113,7 @@ impl Unfinished for Inbox {
     }
 }
 
-impl Waits for Sink {
+impl Caller for Sink {
     fn is_wanted(&self) -> bool {
         self.inbox.strong_count() > 0
     }

@@ -49,12 +49,12 @@ impl Default for Hearing {
 #[derive(Debug)]
 pub struct Listener {
     pub name: [u8; NAME_BYTES],
-    pub waits: Mutex<Waits>,
+    pub waits: Mutex<Waiters>,
 }
 
 /// The callers that wait for outcomes over the listener.
 #[derive(Debug)]
-pub struct Waits {
+pub struct Waiters {
     pub is_open: bool,
     asked: HashMap<About, (u64, oneshot::Sender<Result<Value, Why>>)>,
     count: u64,
@@ -65,23 +65,23 @@ pub struct Waits {
 pub type About = (Box<[u8]>, Box<[u8]>);
 
 /// Receives the outcome of one waiting request.
-pub type Told = oneshot::Receiver<Result<Value, Why>>;
+pub type OutcomeReceiver = oneshot::Receiver<Result<Value, Why>>;
 
 impl Listener {
     pub fn new(name: [u8; NAME_BYTES]) -> Self {
-        let waits = Waits { is_open: true, asked: HashMap::new(), count: 0, idle_since: Instant::now() };
+        let waits = Waiters { is_open: true, asked: HashMap::new(), count: 0, idle_since: Instant::now() };
         Self { name, waits: Mutex::new(waits) }
     }
 
-    pub fn waits(&self) -> MutexGuard<'_, Waits> {
+    pub fn waiters(&self) -> MutexGuard<'_, Waiters> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a caller that waits for the outcome of `about`, and returns its number; `None` if the listener has
     /// ended.
-    pub fn add(&self, about: &About) -> Option<(u64, Told)> {
+    pub fn add(&self, about: &About) -> Option<(u64, OutcomeReceiver)> {
         let (told, tells) = oneshot::channel();
-        let mut waits = self.waits();
+        let mut waits = self.waiters();
         if !waits.is_open {
             return None;
         }
@@ -93,29 +93,29 @@ impl Listener {
 
     /// Removes the caller with this number.
     pub fn forget(&self, about: &About, number: u64) {
-        let mut waits = self.waits();
+        let mut waits = self.waiters();
         if waits.asked.get(about).is_some_and(|(last, _)| *last == number) {
             waits.asked.remove(about);
         }
     }
 
     /// Delivers an outcome to its caller, unless the caller has given up.
-    pub fn tell(&self, News { key, owner, told }: News) {
-        if let Some((_, tells)) = self.waits().asked.remove(&(key, owner)) {
+    pub fn deliver(&self, News { key, owner, told }: News) {
+        if let Some((_, tells)) = self.waiters().asked.remove(&(key, owner)) {
             let _ = tells.send(told);
         }
     }
 
     /// Ends the listener. Its callers learn that they will get no outcome.
     pub fn end(&self) {
-        let mut waits = self.waits();
+        let mut waits = self.waiters();
         waits.is_open = false;
         waits.asked = HashMap::new();
     }
 
     /// Ends the listener if it has been idle for too long. Returns whether it has ended.
     pub fn end_if_idle(&self) -> bool {
-        let mut waits = self.waits();
+        let mut waits = self.waiters();
         waits.is_open &= !waits.asked.is_empty() || waits.idle_since.elapsed() < IDLE;
         !waits.is_open
     }

@@ -272,7 +272,7 @@ impl Node {
 
     /// Returns whether a LOCK.WAIT to the node may carry a note and the number of requests behind it, as far as that is
     /// known.
-    pub fn knows_behind(&self) -> bool {
+    pub fn may_send_behind(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(link) if link.knows_behind)
     }
 

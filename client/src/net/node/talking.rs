@@ -12,7 +12,7 @@ use super::inbox::{By, Sink};
 use super::link::{Link, give_up};
 use super::{Node, Whereabouts};
 use crate::net::bounds::BROKE;
-use crate::net::line::{Arrived, Checked, Claim, Readiness, STAND_BY, Wants};
+use crate::net::line::{Arrived, AwaitedEvents, Checked, Claim, Readiness, STAND_BY};
 use crate::values::clock;
 use crate::values::failure::Why;
 
@@ -49,7 +49,7 @@ impl Talking {
             if let Some(failure) = line.failure() {
                 return Err(failure);
             }
-            let Wants { check_at, is_blocked, is_followed } = line.wants();
+            let AwaitedEvents { check_at, is_blocked, is_followed } = line.awaited_events();
             // If a follower, a task in a caller's runtime, serves the connection, a registered socket would wake this
             // thread at each answer for nothing.
             match (is_followed, &socket) {
@@ -67,13 +67,13 @@ impl Talking {
                 biased;
                 ready = ready(socket.as_ref(), Readiness::readable) => {
                     ready?;
-                    node.hear(link, &mut arrived)?;
+                    node.read_messages(link, &mut arrived)?;
                 }
                 ready = ready(socket.as_ref(), Readiness::writable), if is_blocked => {
                     ready?;
                     line.flush(clock::now())?;
                 }
-                () = line.asked() => {
+                () = line.wait_for_work() => {
                     // Lets other tasks add requests, which are then written together with this one.
                     yield_now().await;
                     line.flush(clock::now())?;
@@ -115,14 +115,14 @@ where
 pub(super) async fn follow(node: Arc<Node>, link: Link, claim: Claim<Sink>) {
     let serve = async {
         let (line, socket, mut arrived) = (&link.line, link.line.readiness()?, vec![]);
-        while claim.holds() {
-            let Wants { is_blocked, .. } = line.wants();
+        while claim.is_current() {
+            let AwaitedEvents { is_blocked, .. } = line.awaited_events();
             tokio::select! {
                 biased;
                 ready = ready(Some(&socket), Readiness::readable) => {
                     ready?;
                     claim.mark_running();
-                    node.hear(&link, &mut arrived)?;
+                    node.read_messages(&link, &mut arrived)?;
                 }
                 ready = ready(Some(&socket), Readiness::writable), if is_blocked => {
                     ready?;
@@ -151,7 +151,7 @@ impl Drop for Talking {
 
 impl Node {
     /// Reads the messages of a connection, and delivers them.
-    fn hear(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
+    fn read_messages(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
         let now = clock::now();
         let read = link.line.read(now, arrived);
         self.hand_on(link, now, arrived);
@@ -203,7 +203,7 @@ impl Node {
     /// Reports to callers that their answers are late. Fails if the connection is dead.
     fn mind(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
         // Answers that have arrived but were not read are not late.
-        self.hear(link, arrived)?;
+        self.read_messages(link, arrived)?;
         let now = clock::now();
         let checked = link.line.check(now, &self.answers().pace);
         let Checked { late, sent, is_dead } = checked;
@@ -223,7 +223,7 @@ impl Node {
 
     /// Counts the outcome of a request in the metrics.
     pub(super) fn counted(&self, reply: Result<Value, Why>) -> Result<Value, Why> {
-        self.meter.asked(&reply);
+        self.meter.count_request(&reply);
         reply
     }
 
@@ -244,7 +244,7 @@ impl Node {
     /// Records that the node answered now, after `took`.
     fn record_answer(&self, took: Duration, now: Instant) {
         let mut answers = self.answers();
-        answers.pace.heard_after(took, now);
+        answers.pace.on_answer(took, now);
         answers.last = Some(now);
         drop(answers);
         if self.silent_since.borrow().is_some() && self.silent_since.send_if_modified(|since| since.take().is_some()) {

@@ -63,7 +63,7 @@ impl Node {
     /// Returns whether a further request should wait through a listener: many already wait here on connections of their
     /// own, and the node accepts listeners.
     pub fn has_many_blocked(&self) -> bool {
-        self.hears() && self.blocked.count() >= BLOCKED_FEW
+        self.may_listen() && self.blocked.count() >= BLOCKED_FEW
     }
 
     async fn ask_on(

@@ -64,7 +64,7 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
     let mut path = None;
     loop {
         let surveyed = changer.survey(first).await;
-        changer.tell_behind(&surveyed).await;
+        changer.update_behind(&surveyed).await;
         let present = surveyed.present(first)?;
         // This check comes before the first version is stored, so that an impossible set is refused while nothing has
         // been changed.
@@ -72,7 +72,7 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
         let path = path.get_or_insert_with(|| Path::begin(present.clone()));
         overtaken_unless(path.on_present(&present, &wanted), &present)?;
         let done = match (present.version, step_towards(&present.list, &wanted)) {
-            (0, _) => changer.found(first).await?,
+            (0, _) => changer.create_set(first).await?,
             (_, None) => return taken_up(nodes, present).await,
             (_, Some(list)) if changer.added_serves(&present, &list, &guarded).await => {
                 changer.step(&present, list).await?
@@ -116,7 +116,7 @@ pub(super) type Guarded = Vec<(String, u64)>;
 
 /// The knowledge of one server about the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Knows {
+pub struct ServerKnowledge {
     /// The id of the server.
     pub id: u128,
     /// Milliseconds for which the server grants nothing.
@@ -138,7 +138,7 @@ pub struct Surveyed {
     /// The latest version that any node knows.
     pub latest: Members,
     /// The answer for each address, or the reason why there is none.
-    pub known: HashMap<String, Result<Knows, Why>>,
+    pub known: HashMap<String, Result<ServerKnowledge, Why>>,
 }
 
 impl Surveyed {
@@ -169,15 +169,15 @@ pub(super) struct Changer<'a> {
     pause: Duration,
     progressed: Instant,
     /// A callback for each added node that does not answer and is asked again.
-    waits: &'a Waits,
+    waits: &'a OnWait,
 }
 
 /// A callback that receives the error of an added node that does not answer.
-pub type Waits = dyn Fn(NodeError) + Send + Sync;
+pub type OnWait = dyn Fn(NodeError) + Send + Sync;
 
 impl<'a> Changer<'a> {
     /// Creates the state of a change of the set that has not begun.
-    pub(super) fn new(nodes: &'a Arc<Nodes>, waits: &'a Waits) -> Self {
+    pub(super) fn new(nodes: &'a Arc<Nodes>, waits: &'a OnWait) -> Self {
         Self { nodes, outbid: 0, pause: BACK_OFF.0, progressed: Instant::now(), waits }
     }
 
@@ -194,7 +194,7 @@ impl<'a> Changer<'a> {
     pub(super) async fn survey(&self, first: &[String]) -> Surveyed {
         let mut addresses = first.to_vec();
         addresses.extend(self.nodes.latest().set.news.members.list.iter().map(|member| member.address.clone()));
-        let mut known: HashMap<String, Result<Knows, Why>> = HashMap::new();
+        let mut known: HashMap<String, Result<ServerKnowledge, Why>> = HashMap::new();
         let mut latest = self.nodes.latest().set.news.members.clone();
         loop {
             let unknown: BTreeSet<_> =
@@ -202,7 +202,9 @@ impl<'a> Changer<'a> {
             if unknown.is_empty() {
                 break;
             }
-            known.extend(join_all(unknown.into_iter().map(async |at| (at.clone(), self.look_at(&at).await))).await);
+            known.extend(
+                join_all(unknown.into_iter().map(async |at| (at.clone(), self.ask_knowledge(&at).await))).await,
+            );
             let newest = known.values().flatten().map(|knows| &knows.members).max_by_key(|members| members.version);
             if let Some(newest) = newest.filter(|newest| newest.version > latest.version) {
                 latest = newest.clone();
@@ -213,17 +215,17 @@ impl<'a> Changer<'a> {
     }
 
     /// Sends the latest version to members that know only an earlier one, because they would have no vote on the next.
-    async fn tell_behind(&self, Surveyed { latest, known, .. }: &Surveyed) {
+    async fn update_behind(&self, Surveyed { latest, known, .. }: &Surveyed) {
         let is_behind = |member: &&Member| {
             let knows = known.get(&member.address).and_then(|knows| knows.as_ref().ok());
             knows.is_some_and(|knows| Some(knows.id) == member.id && knows.members.version < latest.version)
         };
         // If the user lacks the permission, the first step reports that.
-        join_all(latest.list.iter().filter(is_behind).map(|member| self.tell(member, latest))).await;
+        join_all(latest.list.iter().filter(is_behind).map(|member| self.announce(member, latest))).await;
     }
 
     /// Asks the server at this address what it knows of the set.
-    pub(super) async fn look_at(&self, address: &str) -> Result<Knows, Why> {
+    pub(super) async fn ask_knowledge(&self, address: &str) -> Result<ServerKnowledge, Why> {
         let answered = ask(&self.way(address)?, None, &redis::cmd("LOCK.MEMBERS")).await;
         let Answered { id, node, value } = answered.map_err(|why| match why {
             Why::UnknownCommand(_) => Why::Unfit(TOO_OLD.to_owned()),
@@ -233,15 +235,15 @@ impl<'a> Changer<'a> {
             wire::members(&value).ok_or_else(|| Why::Unfit(format!("it answered {value:?} to LOCK.MEMBERS")))?;
         let ms = |reply, name| wire::number(reply, name).unwrap_or(0);
         let (guard_ms, max_ttl_ms) = (ms(&node, "guard_ms"), ms(&node, "max_ttl"));
-        Ok(Knows { id: id.0, guard_ms, max_ttl_ms, unsettled_ms: ms(&value, "unsettled_ms"), members })
+        Ok(ServerKnowledge { id: id.0, guard_ms, max_ttl_ms, unsettled_ms: ms(&value, "unsettled_ms"), members })
     }
 
     /// Asks the server at this address what it knows of the set, and asks again until `until` if it fails for a
     /// temporary reason. After a second the caller is informed.
-    async fn look_until(&self, address: &str, until: Instant) -> Result<Knows, Why> {
+    async fn ask_knowledge_until(&self, address: &str, until: Instant) -> Result<ServerKnowledge, Why> {
         let (began, mut is_told) = (Instant::now(), false);
         loop {
-            match self.look_at(address).await {
+            match self.ask_knowledge(address).await {
                 Err(why) if !why.is_lasting() && Instant::now() < until => {
                     if !is_told && began.elapsed() >= TOLD_AFTER {
                         is_told = true;
@@ -254,16 +256,16 @@ impl<'a> Changer<'a> {
         }
     }
 
-    async fn tell(&self, member: &Member, members: &Members) -> Result<Answered, Why> {
-        self.ask(member, &wire::tell_decided(members)).await
+    async fn announce(&self, member: &Member, members: &Members) -> Result<Answered, Why> {
+        self.ask(member, &wire::announce_members(members)).await
     }
 
     /// Stores the first version of the set, which has the nodes at `first`, with their ids.
-    async fn found(&mut self, first: &[String]) -> Result<Option<Members>, Error> {
+    async fn create_set(&mut self, first: &[String]) -> Result<Option<Members>, Error> {
         // The ids of nodes that are slow now are waited for: otherwise these nodes would have to be removed and added
         // again.
         let until = Instant::now() + FOUNDING;
-        let asked = join_all(first.iter().map(|address| self.look_until(address, until))).await;
+        let asked = join_all(first.iter().map(|address| self.ask_knowledge_until(address, until))).await;
         let mut whys = vec![];
         let mut list: Vec<Member> = vec![];
         for (address, knows) in first.iter().zip(asked) {
@@ -278,7 +280,7 @@ impl<'a> Changer<'a> {
         }
         are_distinct(&list)?;
         if list.iter().filter(|member| member.id.is_some()).count() < majority(list.len()) {
-            self.failed(whys).await?;
+            self.wait_or_fail(whys).await?;
             return Ok(None);
         }
         let nobody = |address: &String| Member { id: None, address: address.clone() };
@@ -305,11 +307,11 @@ impl<'a> Changer<'a> {
         };
         let unfit = |text: String| Err(refused(ErrorKind::Configuration, Why::Unfit(text)));
         let knows = match present.list.iter().find(|member| member.address == address) {
-            None => self.look_until(&address, self.progressed + PATIENCE).await.map_err(|why| {
+            None => self.ask_knowledge_until(&address, self.progressed + PATIENCE).await.map_err(|why| {
                 let kind = if why.code() == Some("NOPERM") { ErrorKind::NotAllowed } else { ErrorKind::NoQuorum };
                 refused(kind, why)
             })?,
-            Some(there) => match self.look_at(&address).await {
+            Some(there) => match self.ask_knowledge(&address).await {
                 Ok(knows) => knows,
                 // The node may be dead; it stays a member.
                 Err(_) => return Ok((there.clone(), 0)),
@@ -350,14 +352,14 @@ impl<'a> Changer<'a> {
         let mut change = Change::begin(present.clone(), self.ballot(), list);
         loop {
             let told = change.request();
-            let command = wire::tell_member(&told);
+            let command = wire::propose_members(&told);
             let say = async |place: usize| (place, self.ask(&present.list[place], &command).await);
             let mut asked: FuturesUnordered<_> = (0..present.list.len()).map(say).collect();
             let mut failures = vec![];
             let progress = loop {
                 let Some((place, answer)) = asked.next().await else { break ChangeProgress::Impossible };
                 let (id, says) = match answer {
-                    Ok(Answered { id, value, .. }) => match (&told, said(&value)) {
+                    Ok(Answered { id, value, .. }) => match (&told, parse_promise(&value)) {
                         (MemberRequest::Promise { .. }, Some(promised)) => (id.0, promised),
                         (MemberRequest::Accept { .. }, _) => (id.0, MemberSays::Accepted),
                         _ => (id.0, MemberSays::No),
@@ -379,7 +381,7 @@ impl<'a> Changer<'a> {
                 ChangeProgress::Decided(members) => return Ok(Some(members)),
                 ChangeProgress::Accepts => {}
                 ChangeProgress::Goes | ChangeProgress::Impossible => {
-                    self.failed(failures).await?;
+                    self.wait_or_fail(failures).await?;
                     return Ok(None);
                 }
             }
@@ -397,7 +399,7 @@ impl<'a> Changer<'a> {
         let left = before.list.iter().filter(|member| before.version > 0 && !after.list.contains(member));
         let all: Vec<_> = after.list.iter().chain(left).collect();
         info!(version = after.version, nodes = after.list.len(), "the next version of the set of nodes is decided");
-        let told = join_all(all.iter().map(|member| self.tell(member, after))).await;
+        let told = join_all(all.iter().map(|member| self.announce(member, after))).await;
         let named = all.iter().zip(told).filter_map(|(member, told)| Some((member.address.clone(), told.err()?)));
         self.allowed(&named.collect::<Vec<_>>(), 0)?;
         (self.progressed, self.pause, self.outbid) = (Instant::now(), BACK_OFF.0, 0);
@@ -406,7 +408,7 @@ impl<'a> Changer<'a> {
     }
 
     /// Waits until another attempt may succeed, or returns the failure if none will.
-    async fn failed(&mut self, failures: Vec<(String, Why)>) -> Result<(), Error> {
+    async fn wait_or_fail(&mut self, failures: Vec<(String, Why)>) -> Result<(), Error> {
         self.allowed(&failures, failures.len() / 2)?;
         let unsettled = failures.iter().filter_map(|(_, why)| match why {
             Why::Unsettled { left_ms, .. } => Some(*left_ms),
@@ -468,7 +470,7 @@ fn errors(failures: &[(String, Why)]) -> Vec<NodeError> {
 
 /// Parses a member's promise to vote for the next version of the set. It names the list that the member has accepted
 /// before, if any.
-fn said(value: &Value) -> Option<MemberSays> {
+fn parse_promise(value: &Value) -> Option<MemberSays> {
     let accepted = match (wire::text(value, "accepted"), wire::text(value, "members")) {
         (Some(ballot), Some(list)) => {
             Some(Accepted { ballot: Ballot::from_str_radix(&ballot, 16).ok()?, list: members_from_text(&list)? })

@@ -4,5 +4,5 @@ mod asking;
 mod changing;
 mod planning;
 
-pub use self::changing::{Knows, Surveyed, set_nodes, survey};
+pub use self::changing::{ServerKnowledge, Surveyed, set_nodes, survey};
 pub use self::planning::{Plan, plan};

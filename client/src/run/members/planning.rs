@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use palisade_quorum::{Member, Members, step_towards};
 
-use super::changing::{Changer, Guarded, Waits};
+use super::changing::{Changer, Guarded, OnWait};
 use crate::net::nodes::Nodes;
 use crate::net::ways::NO_SERVER;
 use crate::{Error, ErrorKind};
@@ -39,7 +39,7 @@ impl Plan {
 ///
 /// # Errors
 /// Those of [`set_nodes`](super::set_nodes), if it would fail at once.
-pub async fn plan(nodes: &Arc<Nodes>, addresses: &[String], waits: &Waits) -> Result<Plan, Error> {
+pub async fn plan(nodes: &Arc<Nodes>, addresses: &[String], waits: &OnWait) -> Result<Plan, Error> {
     if !nodes.set.ways.can_change() {
         return Err(Error::new(ErrorKind::Configuration, NO_SERVER));
     }

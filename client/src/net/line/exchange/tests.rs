@@ -11,7 +11,7 @@ const GIVEN: Given = Given::Within { least: ALLOWED, most: Duration::from_secs(1
 #[derive(Clone, Debug)]
 struct Asker(usize, Rc<Cell<bool>>);
 
-impl Waits for Asker {
+impl Caller for Asker {
     fn is_wanted(&self) -> bool {
         self.1.get()
     }
