@@ -62,7 +62,7 @@ impl Open {
     }
 
     /// Returns when the connection has to give up its place to a new one. Never returns otherwise.
-    pub async fn goes(&self) {
+    pub async fn wait_for_eviction(&self) {
         self.goes.notified().await;
     }
 }

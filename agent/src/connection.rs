@@ -33,7 +33,7 @@ pub async fn serve(open: Open, stream: Stream, peer: String) {
         Connection { state: Arc::clone(&state), stream: &stream, session, place, requests, out, is_gone: false };
     let gives_way = tokio::select! {
         biased;
-        () = open.goes() => true,
+        () = open.wait_for_eviction() => true,
         () = connection.run() => false,
     };
     drop(connection);

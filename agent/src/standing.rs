@@ -18,7 +18,7 @@ pub async fn report(state: Arc<State>, tell: fn(&str)) {
     let mut log = Log::new(Instant::now());
     loop {
         sleep(STANDING_EVERY).await;
-        log.look(&state.locks.standing(), Instant::now()).iter().for_each(|line| tell(line));
+        log.check(&state.locks.standing(), Instant::now()).iter().for_each(|line| tell(line));
     }
 }
 
@@ -48,7 +48,7 @@ struct Budget {
 
 impl Budget {
     /// Counts one line at `now`. Returns false if the limit is reached, so that the line must not be logged.
-    fn takes(&mut self, now: Instant) -> bool {
+    fn take_line(&mut self, now: Instant) -> bool {
         let more = now.duration_since(self.last).as_secs() / LINE_EVERY.as_secs();
         if more > 0 {
             self.lines = u32::try_from(more).unwrap_or(u32::MAX).saturating_add(self.lines).min(LINES_AT_ONCE);
@@ -74,7 +74,7 @@ impl Log {
     }
 
     /// Returns the log lines about what has changed since the last check.
-    fn look(&mut self, seen: &Standing, now: Instant) -> Vec<String> {
+    fn check(&mut self, seen: &Standing, now: Instant) -> Vec<String> {
         let mut lines = vec![];
         self.take_up(seen, now, &mut lines);
         for (name, reach) in &seen.nodes {
@@ -94,7 +94,7 @@ impl Log {
     /// Adds a line if the agent works with another version of the set than before.
     fn take_up(&mut self, seen: &Standing, now: Instant, lines: &mut Vec<String>) {
         let told = *self.version.get_or_insert(seen.version);
-        if told != seen.version && self.budget.takes(now) {
+        if told != seen.version && self.budget.take_line(now) {
             let names: Vec<&str> = seen.nodes.iter().map(|(name, _)| name.as_str()).collect();
             lines.push(format!("follows version {} of the set of nodes: {}", seen.version, names.join(", ")));
             self.version = Some(seen.version);
@@ -105,11 +105,11 @@ impl Log {
     fn node(&mut self, name: &str, reach: &Reach, now: Instant) -> Option<String> {
         let node = self.nodes.get_mut(name)?;
         match (node.told_away, reach) {
-            (None, Reach::Away(why)) if node.is_away() && self.budget.takes(now) => {
+            (None, Reach::Away(why)) if node.is_away() && self.budget.take_line(now) => {
                 node.told_away = Some(now);
                 Some(format!("{name} is away: {why}"))
             }
-            (Some(since), Reach::Up) if self.budget.takes(now) => {
+            (Some(since), Reach::Up) if self.budget.take_line(now) => {
                 node.told_away = None;
                 Some(format!("{name} is back after {}", seconds(now - since)))
             }
@@ -121,13 +121,13 @@ impl Log {
         let (count, needed) = (seen.nodes.len(), majority(seen.nodes.len()));
         let up = count - self.nodes.values().filter(|node| node.is_away()).count();
         match self.no_quorum {
-            None if up < needed && self.budget.takes(now) => {
+            None if up < needed && self.budget.take_line(now) => {
                 self.no_quorum = Some(now);
                 Some(format!(
                     "NOQUORUM begins: {up} of {count} nodes can be asked, and {needed} are needed; no lock is granted or extended"
                 ))
             }
-            Some(since) if up >= needed && self.budget.takes(now) => {
+            Some(since) if up >= needed && self.budget.take_line(now) => {
                 self.no_quorum = None;
                 Some(format!("NOQUORUM ends after {}: {up} of {count} nodes can be asked", seconds(now - since)))
             }
@@ -163,7 +163,7 @@ mod tests {
         let mut log = Log::new(start);
         let looks = looks.iter().zip(1..);
         looks
-            .flat_map(|((version, nodes), n)| log.look(&standing(*version, nodes), start + Duration::from_secs(n)))
+            .flat_map(|((version, nodes), n)| log.check(&standing(*version, nodes), start + Duration::from_secs(n)))
             .collect()
     }
 

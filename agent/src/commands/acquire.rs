@@ -45,7 +45,7 @@ fn run(call: Call) -> Result<Work, Refused> {
         let granted = state.locks.take(take).await?;
         Ok(granted.map_or(Reply::Null, |granted| answer(granted, form)))
     };
-    Ok(if waits { Work::waits(later) } else { Work::asks(later) })
+    Ok(if waits { Work::wait(later) } else { Work::read(later) })
 }
 
 fn answer(Granted { token, waited, number }: Granted, form: Form) -> Reply {

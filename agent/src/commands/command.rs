@@ -84,7 +84,7 @@ impl Command {
     }
 
     /// Returns true if the command accepts this number of words, its name included.
-    pub fn takes(&self, words: usize) -> bool {
+    pub fn may_have_words(&self, words: usize) -> bool {
         let (arity, words) = (self.arity(), words as i64);
         words == arity || words >= -arity && arity < 0
     }
@@ -147,17 +147,17 @@ pub enum Work {
 
 impl Work {
     /// Creates the work of a command that changes something on the nodes.
-    pub fn does(later: impl Future<Output = Answer> + Send + 'static) -> Self {
+    pub fn change(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Does(Box::pin(later))
     }
 
     /// Creates the work of a command that only reads from the nodes.
-    pub fn asks(later: impl Future<Output = Answer> + Send + 'static) -> Self {
+    pub fn read(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Asks(Box::pin(later))
     }
 
     /// Creates the work of a command that waits for other clients.
-    pub fn waits(later: impl Future<Output = Answer> + Send + 'static) -> Self {
+    pub fn wait(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Waits(Box::pin(later))
     }
 }

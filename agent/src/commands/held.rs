@@ -42,7 +42,7 @@ pub const NOTE: Command = Command::of_locks(request::Annotate::SPEC, note);
 fn release(call: Call) -> Result<Work, Refused> {
     let request::Release { owner, level, token } = request::Release::read(call.words(), call.bounds)?;
     let owner = owner.bytes().to_vec();
-    Ok(Work::does(async move {
+    Ok(Work::change(async move {
         let (level, token) = (level.map(Level::holds), token.map(Token::get));
         let left = call.state.locks.release(&call.key, &owner, level, token).await?;
         Ok(Reply::or_null(left.map(u64::from)))
@@ -52,7 +52,7 @@ fn release(call: Call) -> Result<Work, Refused> {
 fn extend(call: Call) -> Result<Work, Refused> {
     let request::Extend { owner, ttl, token } = request::Extend::read(call.words(), call.bounds)?;
     let (owner, ttl) = (owner.bytes().to_vec(), Duration::from_millis(ttl.ms().into()));
-    Ok(Work::does(async move {
+    Ok(Work::change(async move {
         Ok(Reply::or_null(call.state.locks.extend(&call.key, &owner, ttl, token.map(Token::get)).await?))
     }))
 }
@@ -61,7 +61,7 @@ fn reenter(call: Call) -> Result<Work, Refused> {
     let request::Reenter { owner, level, ttl, adopts } = request::Reenter::read(call.words(), call.bounds)?;
     ADOPT.refuse(adopts)?;
     let owner = owner.bytes().to_vec();
-    Ok(Work::does(async move {
+    Ok(Work::change(async move {
         let ttl = ttl.map(|ttl| Duration::from_millis(ttl.ms().into()));
         let holds = call.state.locks.reenter(&call.key, &owner, level.map(Level::holds), ttl).await?;
         Ok(Reply::or_null(holds.map(u64::from)))
@@ -74,7 +74,7 @@ fn convert(call: Call) -> Result<Work, Refused> {
         return Err(Refused::text(EXCLUSIVE));
     }
     let owner = owner.bytes().to_vec();
-    Ok(Work::does(async move {
+    Ok(Work::change(async move {
         Ok(Reply::or_null(call.state.locks.share(&call.key, &owner, token.map(Token::get)).await?))
     }))
 }
@@ -82,7 +82,7 @@ fn convert(call: Call) -> Result<Work, Refused> {
 fn note(call: Call) -> Result<Work, Refused> {
     let request::Annotate { owner, note, sequence, token } = request::Annotate::read(call.words(), call.bounds)?;
     let (owner, note) = (owner.bytes().to_vec(), note.bytes().to_vec());
-    Ok(Work::does(async move {
+    Ok(Work::change(async move {
         let (sequence, token) = (sequence.map(NoteSequence::get), token.map(Token::get));
         Ok(Reply::or_null(call.state.locks.note(&call.key, &owner, &note, sequence, token).await?))
     }))

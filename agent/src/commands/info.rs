@@ -31,7 +31,7 @@ fn info(Invocation { state, words, .. }: Invocation<'_>) -> Result<Work, Refused
     if !sections.contains(&"palisade") {
         return Ok(Work::Done(Reply::text(text(&state, &sections))));
     }
-    Ok(Work::asks(async move {
+    Ok(Work::read(async move {
         let mut lines = text(&state, &sections);
         of_nodes(&state, &mut lines).await;
         Ok(Reply::text(lines))

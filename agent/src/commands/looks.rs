@@ -24,7 +24,7 @@ pub const BREAK: Command = Command::of_locks(request::Break::SPEC, break_lock);
 
 fn check(call: Call) -> Result<Work, Refused> {
     let request::Check { token } = request::Check::read(call.words(), call.bounds)?;
-    Ok(Work::asks(async move {
+    Ok(Work::read(async move {
         let left = call.state.locks.check(&call.key, token.get()).await?;
         Ok(Reply::or_null(left.map(|left| left.as_millis() as u64)))
     }))
@@ -32,7 +32,7 @@ fn check(call: Call) -> Result<Work, Refused> {
 
 fn info(call: Call) -> Result<Work, Refused> {
     let request::Info { holders, waiters } = request::Info::read(call.words(), call.bounds)?;
-    Ok(Work::asks(async move {
+    Ok(Work::read(async move {
         let listed = waiters.map(|ListedWaiters(count)| count);
         let Some(shown) = call.state.locks.info(&call.key, listed).await? else { return Ok(Reply::Null) };
         let mut fields = fields(&shown);
@@ -56,7 +56,7 @@ fn watch(call: Call) -> Result<Work, Refused> {
         Known::Free => (0, None),
         Known::Grant(token, sequence) => (token.get(), sequence.map(NoteSequence::get)),
     };
-    Ok(Work::waits(async move {
+    Ok(Work::wait(async move {
         let patience = Duration::from_millis(patience.ms().into());
         let differs = call.state.locks.watch(&call.key, known, patience).await?;
         Ok(differs.map_or(Reply::Null, |shown| Reply::Map(fields(&shown))))
@@ -65,7 +65,7 @@ fn watch(call: Call) -> Result<Work, Refused> {
 
 fn break_lock(call: Call) -> Result<Work, Refused> {
     let request::Break { token } = request::Break::read(call.words(), call.bounds)?;
-    Ok(Work::does(
+    Ok(Work::change(
         async move { Ok(Reply::or_null(call.state.locks.break_lock(&call.key, token.map(Token::get)).await?)) },
     ))
 }

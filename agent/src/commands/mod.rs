@@ -78,7 +78,7 @@ pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) ->
     state.counts.commands[place].calls.up();
     let work = if !session.is_known && !handshake::is_for_all(command) {
         Err(handshake::no_auth())
-    } else if !command.takes(request.len()) {
+    } else if !command.may_have_words(request.len()) {
         Err(wrong_number(command.spec.name))
     } else {
         match command.run {
@@ -101,7 +101,7 @@ pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) ->
 fn of_locks(run: fn(Call) -> Result<Work, Refused>, call: Call) -> Result<Work, Refused> {
     let again = call.clone();
     match run(call) {
-        Err(Refused::Rule(Refusal::Ttl { .. })) => Ok(Work::waits(async move {
+        Err(Refused::Rule(Refusal::Ttl { .. })) => Ok(Work::wait(async move {
             let _ = again.state.nodes().await;
             let bounds = again.state.bounds();
             match run(Call { bounds, ..again })? {

@@ -22,7 +22,7 @@ pub const NODE: Command = Command::of_locks(
 );
 
 fn node(Call { state, .. }: Call) -> Result<Work, Refused> {
-    Ok(Work::asks(async move { Ok(Reply::Map(fields(&state.nodes().await?))) }))
+    Ok(Work::read(async move { Ok(Reply::Map(fields(&state.nodes().await?))) }))
 }
 
 /// Returns `serving` if enough nodes are ready to grant locks, otherwise the reason.

@@ -52,7 +52,7 @@ pub struct Terraform {
 }
 
 /// An error answer: the status, and a text for people.
-type Said = (StatusCode, String);
+type ErrorAnswer = (StatusCode, String);
 
 impl Terraform {
     /// Creates the service, and continues the locks of the last agent.
@@ -68,32 +68,32 @@ impl Terraform {
     pub async fn answer(self: Arc<Self>, request: Request<Bytes>) -> Response {
         if let Some(status) = self.refused(request.headers()) {
             let mut response =
-                said((status, "a user and a password are needed: TF_HTTP_USERNAME, TF_HTTP_PASSWORD".to_owned()));
+                respond((status, "a user and a password are needed: TF_HTTP_USERNAME, TF_HTTP_PASSWORD".to_owned()));
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic"));
             return response;
         }
         if self.state.is_ending() {
-            return said((StatusCode::SERVICE_UNAVAILABLE, "the agent is ending: ask again".to_owned()));
+            return respond((StatusCode::SERVICE_UNAVAILABLE, "the agent is ending: ask again".to_owned()));
         }
         let key = match key(request.uri()) {
             Ok(key) => key,
-            Err(wrong) => return said(wrong),
+            Err(wrong) => return respond(wrong),
         };
         match request.method().as_str() {
-            "LOCK" | "PUT" => self.lock(&key, request.into_body()).await.unwrap_or_else(said),
+            "LOCK" | "PUT" => self.lock(&key, request.into_body()).await.unwrap_or_else(respond),
             "UNLOCK" | "DELETE" => {
                 // The unlocking is completed even if the client disconnects.
                 let unlocking = tokio::spawn(async move { self.unlock(&key, &request.into_body()).await });
                 match unlocking.await {
                     Ok(Ok(())) => http::response(StatusCode::OK, TEXT, ""),
-                    Ok(Err(wrong)) => said(wrong),
-                    Err(_) => said((StatusCode::INTERNAL_SERVER_ERROR, "the agent failed".to_owned())),
+                    Ok(Err(wrong)) => respond(wrong),
+                    Err(_) => respond((StatusCode::INTERNAL_SERVER_ERROR, "the agent failed".to_owned())),
                 }
             }
             _ => {
                 let text =
                     "LOCK and UNLOCK only, or PUT and DELETE: this is a lock, and `address` of a state is elsewhere";
-                let mut response = said((StatusCode::METHOD_NOT_ALLOWED, text.to_owned()));
+                let mut response = respond((StatusCode::METHOD_NOT_ALLOWED, text.to_owned()));
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static("LOCK, UNLOCK, PUT, DELETE"));
                 response
             }
@@ -113,7 +113,7 @@ impl Terraform {
         Some(StatusCode::FORBIDDEN)
     }
 
-    async fn lock(&self, key: &str, info: Bytes) -> Result<Response, Said> {
+    async fn lock(&self, key: &str, info: Bytes) -> Result<Response, ErrorAnswer> {
         let id = id_of(&info).ok_or_else(no_id)?;
         if !self.kept.has_room(key) {
             let text = format!("this agent keeps {TERRAFORM_LOCKS_MAX} locks for Terraform: unlock some");
@@ -149,7 +149,7 @@ impl Terraform {
         Ok(http::response(StatusCode::LOCKED, JSON, info.to_string()))
     }
 
-    async fn unlock(&self, key: &str, body: &[u8]) -> Result<(), Said> {
+    async fn unlock(&self, key: &str, body: &[u8]) -> Result<(), ErrorAnswer> {
         if body.is_empty() {
             return self.force(key).await;
         }
@@ -167,7 +167,7 @@ impl Terraform {
     }
 
     /// Ends the lock without knowing its owner. `terraform force-unlock` asks for that: it sends no body, so no ID.
-    async fn force(&self, key: &str) -> Result<(), Said> {
+    async fn force(&self, key: &str) -> Result<(), ErrorAnswer> {
         let nobody = || (StatusCode::CONFLICT, format!("nobody holds {key}"));
         let holder = self.holder(key).await?.ok_or_else(nobody)?;
         let broken = self.state.locks.break_lock(key.as_bytes(), Some(holder.token)).await.map_err(failed)?;
@@ -179,14 +179,14 @@ impl Terraform {
         Ok(())
     }
 
-    async fn holder(&self, key: &str) -> Result<Option<ShownGrant>, Said> {
+    async fn holder(&self, key: &str) -> Result<Option<ShownGrant>, ErrorAnswer> {
         let shown = self.state.locks.info(key.as_bytes(), None).await.map_err(failed)?;
         Ok(shown.and_then(|shown| shown.grants.into_iter().next()))
     }
 }
 
 /// Returns the key of the lock that an address names.
-fn key(uri: &Uri) -> Result<String, Said> {
+fn key(uri: &Uri) -> Result<String, ErrorAnswer> {
     let path = uri.path().trim_start_matches('/');
     if path.is_empty() {
         return Err((StatusCode::BAD_REQUEST, "the path names the lock, such as /shop".to_owned()));
@@ -215,14 +215,14 @@ fn info_of(holder: &ShownGrant) -> Vec<u8> {
     json!({"ID": text(&holder.owner), "Info": text(&holder.note)}).to_string().into()
 }
 
-fn no_id() -> Said {
+fn no_id() -> ErrorAnswer {
     let text =
         "the body is no lock info, as Terraform sends it: JSON with an ID, such as {\"ID\": \"…\", \"Who\": \"…\"}";
     (StatusCode::BAD_REQUEST, text.to_owned())
 }
 
 /// Returns the error answer for a failure of the nodes.
-fn failed(error: Error) -> Said {
+fn failed(error: Error) -> ErrorAnswer {
     let status = match error.kind() {
         ErrorKind::BadArgument => StatusCode::BAD_REQUEST,
         ErrorKind::Owned => StatusCode::CONFLICT,
@@ -231,6 +231,6 @@ fn failed(error: Error) -> Said {
     (status, Refused::from(error).to_string())
 }
 
-fn said((status, text): Said) -> Response {
+fn respond((status, text): ErrorAnswer) -> Response {
     http::response(status, TEXT, text + "\n")
 }
