@@ -10,7 +10,7 @@ use crate::node_failure::{strange, words};
 use crate::node_view::Info;
 use crate::nodes::{Nodes, ServerAnswer};
 use crate::roles::Role;
-use crate::show::{out, printable, tell};
+use crate::show::{out, print_message, printable};
 
 /// The first versions of Redis and Valkey with a category `@lock` for a module.
 const KNOWS_CATEGORIES: [(u32, u32); 2] = [(7, 4), (8, 0)];
@@ -46,7 +46,7 @@ pub async fn run(
             let versions = join_all(nodes.servers().await.into_iter().map(|said| said.and_then(version))).await;
             for ServerAnswer { server, said, .. } in &versions {
                 if let Err(failure) = said {
-                    tell(&format!("{server}: {}; the line is one that every version takes", words(failure)));
+                    print_message(&format!("{server}: {}; the line is one that every version takes", words(failure)));
                 }
             }
             versions.iter().all(|version| matches!(version.said, Ok(true)))
@@ -67,10 +67,10 @@ async fn version(server: Server) -> Result<bool, Why> {
     let mut link = server.reach().await?;
     let told = link.ask(cmd("INFO").arg("server")).await?;
     let told: String = FromRedisValue::from_redis_value(told).map_err(|why| strange("INFO", why))?;
-    Ok(knows_categories(&Info::of(&told)))
+    Ok(has_categories(&Info::of(&told)))
 }
 
-fn knows_categories(server: &Info) -> bool {
+fn has_categories(server: &Info) -> bool {
     let [redis, valkey] = KNOWS_CATEGORIES;
     // Valkey also reports a version of Redis, with which it is compatible.
     let (version, least) = match server.word("valkey_version") {
@@ -97,7 +97,7 @@ mod tests {
             ("", false),
         ];
         for (told, expected) in cases {
-            assert_eq!(knows_categories(&Info::of(told)), expected, "{told}");
+            assert_eq!(has_categories(&Info::of(told)), expected, "{told}");
         }
     }
 

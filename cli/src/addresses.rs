@@ -11,7 +11,7 @@ pub fn split(list: &str) -> Vec<String> {
     let mut addresses: Vec<String> = vec![];
     for piece in list.split(',').map(str::trim) {
         match addresses.last_mut() {
-            Some(open) if goes_on(open) && !piece.contains("://") => {
+            Some(open) if may_continue(open) && !piece.contains("://") => {
                 open.push(',');
                 open.push_str(piece);
             }
@@ -46,7 +46,7 @@ pub fn like(first: &str, address: &str) -> String {
 }
 
 /// Returns true if the next piece of the list may belong to this address.
-fn goes_on(address: &str) -> bool {
+fn may_continue(address: &str) -> bool {
     match address.split_once("://") {
         Some(("redis+cluster" | "rediss+cluster", _)) => true,
         Some(("redis+sentinel" | "rediss+sentinel", rest)) => !rest.contains('/'),

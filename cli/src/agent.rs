@@ -61,7 +61,7 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
             AtTheEnd::Release => OnEnd::Release,
         },
         connections_max: arguments.max_connections,
-        tell: show::tell,
+        tell: show::print_message,
     };
     let mut signals = Signals::listen()?;
     let (client, count) = (nodes.client().clone(), nodes.len());
@@ -81,7 +81,7 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
                 tokio::select! {
                     biased;
                     ended = &mut told => break ended,
-                    line = standing(&nodes) => show::tell(&line),
+                    line = standing(&nodes) => show::print_message(&line),
                 }
             } else {
                 drop(end);
@@ -102,13 +102,13 @@ async fn serve(
 ) -> Result<(), Failure> {
     let agent = Agent::listen(config, client, inherited).await.map_err(Failure::usage)?;
     for name in agent.names() {
-        show::tell(&format!("agent of {count} nodes listens on {name}"));
+        show::print_message(&format!("agent of {count} nodes listens on {name}"));
     }
     if let Some(address) = agent.http_address() {
-        show::tell(&format!("Terraform's locks are at http://{address}/"));
+        show::print_message(&format!("Terraform's locks are at http://{address}/"));
     }
     if let Some(address) = agent.metrics_address() {
-        show::tell(&format!("metrics are at http://{address}/metrics"));
+        show::print_message(&format!("metrics are at http://{address}/metrics"));
     }
     agent.run(async { drop(ends.await) }).await.map_err(|why| Failure::new(FAILED, why))
 }

@@ -94,7 +94,7 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
     let Granted { token, waited, number } = granted;
     let permit = asked.limit.map(|_| number);
     let waited_ms = Some(waited.as_millis() as u64);
-    let valid_ms = Some(left(came + waited, asked.ttl));
+    let valid_ms = Some(lease_left_ms(came + waited, asked.ttl));
     let said =
         GrantOutput { token: Some(token), permit, waited_ms, valid_ms, ..GrantOutput::of(&asked.key, &acquire.owner) };
     print(as_json, &said, || taken_line(token, permit))?;
@@ -135,7 +135,7 @@ pub async fn extend(nodes: &Nodes, extend: &Extend, as_json: bool) -> Result<End
     };
     let extended = extended.await.map_err(|error| failed(nodes, &owner.key, error))?;
     let token = extended.ok_or_else(|| not_held(owner))?;
-    let valid_ms = Some(left(came, extend.ttl));
+    let valid_ms = Some(lease_left_ms(came, extend.ttl));
     let said = GrantOutput { token: Some(token), valid_ms, ..GrantOutput::of(&owner.key, &owner.owner) };
     print(as_json, &said, || taken_line(token, None))?;
     Ok(End::OK)
@@ -164,7 +164,7 @@ fn wanted(asked: &TakeArgs, number: Option<u16>) -> Result<Wanted, Failure> {
 }
 
 /// Returns the milliseconds for which a lease granted at `granted` is still valid.
-fn left(granted: Duration, ttl: Duration) -> u64 {
+fn lease_left_ms(granted: Duration, ttl: Duration) -> u64 {
     (granted + reliable(ttl)).saturating_sub(clock::since_boot()).as_millis() as u64
 }
 

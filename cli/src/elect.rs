@@ -13,7 +13,7 @@ use crate::exec::{self, Job};
 use crate::exit::{CONFLICT, End, Failure, LOST};
 use crate::holder::{self, HolderId, note};
 use crate::nodes::Nodes;
-use crate::show::{json_line, out, printable, tell};
+use crate::show::{json_line, out, print_message, printable};
 use crate::signals::Signals;
 use crate::taking::{connect, connect_in, options};
 
@@ -56,12 +56,14 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
             }
         };
         let term = leadership.term();
-        tell(&format!("{} leads in term {term}", printable(&value)));
+        print_message(&format!("{} leads in term {term}", printable(&value)));
         let more = [(exec::group::TERM, term.to_string()), (holder::VARIABLE, holder.to_string())];
         let end = job.run(nodes, &leadership, more, &mut signals).await;
         leadership.resign().await;
-        match (end, signals.asked_to_end()) {
-            (Err(failure), None) if failure.code == LOST => tell(&format!("{}; it campaigns again", failure.text)),
+        match (end, signals.end_signal()) {
+            (Err(failure), None) if failure.code == LOST => {
+                print_message(&format!("{}; it campaigns again", failure.text))
+            }
             (Err(failure), Some(signal)) if failure.code == LOST => return Ok(End::Signal(signal)),
             (end, _) => return end,
         }
@@ -73,7 +75,9 @@ async fn campaign(nodes: &Nodes, election: &Election, value: &[u8]) -> Result<Le
     loop {
         connect_in(nodes, None).await?;
         match election.campaign(value).await {
-            Err(error) if !error.is_lasting() => tell(&format!("{}; it campaigns again", nodes.failed(error).text)),
+            Err(error) if !error.is_lasting() => {
+                print_message(&format!("{}; it campaigns again", nodes.failed(error).text))
+            }
             done => return done,
         }
         sleep(AGAIN).await;
@@ -95,7 +99,7 @@ pub async fn leader(nodes: &Nodes, name: &OsStr, follow: bool, as_json: bool) ->
     if leader.is_none() && !as_json {
         return Err(Failure::new(CONFLICT, format!("nobody leads {}", printable(name.as_bytes()))));
     }
-    say(leader.as_ref(), as_json)?;
+    print_leader(leader.as_ref(), as_json)?;
     Ok(if leader.is_some() { End::OK } else { End::Code(CONFLICT) })
 }
 
@@ -109,14 +113,14 @@ async fn follow(election: &Election, as_json: bool) -> Result<End, Failure> {
             change = changes.changed() => change,
         };
         match change {
-            Ok(leader) => say(leader.as_ref(), as_json)?,
+            Ok(leader) => print_leader(leader.as_ref(), as_json)?,
             Err(error) if error.kind() == ErrorKind::Closed => return Ok(End::OK),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn say(leader: Option<&Leader>, as_json: bool) -> Result<(), Failure> {
+fn print_leader(leader: Option<&Leader>, as_json: bool) -> Result<(), Failure> {
     let text = |leader: &Leader| String::from_utf8_lossy(&leader.value).into_owned();
     if as_json {
         return json_line(&LeaderOutput {

@@ -8,7 +8,7 @@ use crate::lock_log::{Event, Logs};
 use crate::lock_view::{GrantView, Together, question_of_all};
 use crate::moment;
 use crate::nodes::{Nodes, answers};
-use crate::show::{print, table, tell, time};
+use crate::show::{print, print_message, table, time};
 
 /// The word shown for a grant that has not ended.
 const HELD: &str = "held";
@@ -32,7 +32,7 @@ pub async fn run(nodes: &Nodes, key: Option<&[u8]>, limit: usize, as_json: bool)
     print(as_json, &events, || rows(&events, nodes.len(), &TimeZone::system()))?;
     let untold = logs.untold(nodes, |_| true);
     if !untold.is_empty() {
-        tell(&untold);
+        print_message(&untold);
     }
     Ok(End::OK)
 }

@@ -15,7 +15,7 @@ use crate::holder::HolderId;
 use crate::lock_view::hex;
 use crate::losing;
 use crate::nodes::Nodes;
-use crate::show::{print, printable, tell};
+use crate::show::{print, print_message, printable};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, give_back, take, taken_line};
 
@@ -41,11 +41,11 @@ pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: boo
         Taken::Held(held) => held,
         Taken::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
-    let said = say(&held, as_json);
+    let said = print_held(&held, as_json);
     let guard = held.guard;
     let key = printable(options.asked.key.as_bytes());
     if stdin().is_terminal() {
-        tell(&format!("{key} is held; Enter gives it back"));
+        print_message(&format!("{key} is held; Enter gives it back"));
     }
     let end = tokio::select! {
         biased;
@@ -53,7 +53,7 @@ pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: boo
         signal = signals.end() => Ok(End::Signal(signal)),
         () = enter(), if said.is_ok() => Ok(End::OK),
     };
-    let lost = |loss| losing::failure(options.asked.key.as_bytes(), &losing::why(nodes, &loss, options.max_hold));
+    let lost = |loss| losing::failure(options.asked.key.as_bytes(), &losing::reason(nodes, &loss, options.max_hold));
     let released = give_back(guard).await;
     match (said, end) {
         (Err(failure), _) => Err(failure),
@@ -63,7 +63,7 @@ pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: boo
     }
 }
 
-fn say(Held { guard, permit }: &Held, as_json: bool) -> Result<(), Failure> {
+fn print_held(Held { guard, permit }: &Held, as_json: bool) -> Result<(), Failure> {
     let said = HoldOutput {
         key: String::from_utf8_lossy(guard.key()).into_owned(),
         token: guard.token(),

@@ -120,7 +120,7 @@ fn question(key: Option<&[u8]>, count: usize) -> Cmd {
 /// Returns the events in the reply of one node.
 fn entries(reply: Value) -> Vec<Event> {
     let listed = Vec::<Value>::from_redis_value(reply).unwrap_or_default();
-    listed.into_iter().filter_map(Fields::of).map(Event::told).collect()
+    listed.into_iter().filter_map(Fields::of).map(Event::from_fields).collect()
 }
 
 /// Merges the events of all nodes, newest first.
@@ -157,7 +157,7 @@ fn of_node(mut events: Vec<Event>) -> BTreeMap<(String, String, bool), Event> {
 }
 
 impl Event {
-    fn told(fields: Fields) -> Self {
+    fn from_fields(fields: Fields) -> Self {
         let text = |name| String::from_utf8_lossy(&fields.get::<Vec<u8>>(name)).into_owned();
         let (to_ms, token): (u64, u64) = (fields.get("time"), fields.get("token"));
         let (waited_ms, held_ms): (u64, u64) = (fields.get("waited"), fields.get("held"));

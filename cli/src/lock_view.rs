@@ -243,7 +243,7 @@ impl LockView {
     }
 
     /// Creates a view of the servers' answers to [`question`]; `None` if nobody holds the lock anywhere.
-    pub fn told(nodes: &Nodes, key: &[u8], said: &[ServerAnswer<Value>]) -> Option<Self> {
+    pub fn from_answers(nodes: &Nodes, key: &[u8], said: &[ServerAnswer<Value>]) -> Option<Self> {
         let mut view = Self::of(key, answers(said).cloned(), nodes.majority())?;
         let has = |said: &&ServerAnswer<Value>| {
             let fields = said.said.as_ref().ok().and_then(|value| Fields::of(value.clone()));
@@ -269,7 +269,7 @@ impl LockView {
         }
         let values: Vec<ServerAnswer<Value>> =
             replies.iter().map(|said| said.clone().map(|reply| reply.value)).collect();
-        (Self::told(nodes, key, &values), replies)
+        (Self::from_answers(nodes, key, &values), replies)
     }
 
     /// Returns a line with the holder and the time it has held the lock.

@@ -12,7 +12,7 @@ use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all,
 use crate::node_failure::line;
 use crate::nodes::{Nodes, Reply, ServerAnswer, answers};
 use crate::scan;
-use crate::show::{json, out, print, printable, table, tell, time};
+use crate::show::{json, out, print, print_message, printable, table, time};
 
 /// The number of locks in one batch of commands.
 const BATCH: usize = 500;
@@ -98,7 +98,7 @@ pub async fn list(nodes: &Nodes, pattern: &[u8], limit: usize, as_json: bool) ->
     let Listed { views, more, is_whole } = locks(nodes, pattern, limit, None).await?;
     print(as_json, &views, || rows(&views, nodes))?;
     if more > 0 {
-        tell(&format!("{more} more: say --limit {}", limit + more));
+        print_message(&format!("{more} more: say --limit {}", limit + more));
     }
     is_whole.map(|()| End::OK)
 }
@@ -166,7 +166,7 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
         for (n, said) in joint.into_iter().zip(Nodes::ask_over(&mut links, &of_joint, question_of_all).await) {
             told[n] = said;
         }
-        views.extend(batch.iter().zip(told).filter_map(|(key, said)| LockView::told(nodes, key, &said)));
+        views.extend(batch.iter().zip(told).filter_map(|(key, said)| LockView::from_answers(nodes, key, &said)));
     }
     Ok(Listed { views, more, is_whole })
 }
@@ -194,7 +194,7 @@ pub fn ask(text: &str, question: &str) -> Result<(), Failure> {
     if !stdin().is_terminal() {
         return Err(Failure::usage("nobody is there to be asked: say --yes"));
     }
-    tell(text);
+    print_message(text);
     let _ = write!(stderr(), "{} [y/N] ", printable(question.as_bytes()));
     let mut answer = String::new();
     let _ = stdin().lock().read_line(&mut answer);

@@ -11,7 +11,7 @@ use crate::show::{duration, printable};
 
 /// Returns why the lock was lost, with the nodes' answers and, if known, what to do. `max_hold` is the limit of its
 /// extension.
-pub fn why(nodes: &Nodes, loss: &Loss, max_hold: Duration) -> String {
+pub fn reason(nodes: &Nodes, loss: &Loss, max_hold: Duration) -> String {
     let summary = match loss {
         Loss::MaxHold => format!("it is extended for no longer than --max-hold {}", duration(max_hold)),
         loss => loss.summary().to_owned(),

@@ -54,7 +54,7 @@ use crate::exec::terminal::Terminal;
 use crate::exec::{group, watchdog};
 use crate::exit::{End, Failure, USAGE};
 use crate::nodes::Nodes;
-use crate::show::tell;
+use crate::show::print_message;
 use crate::taking::Patience;
 
 fn main() -> ExitCode {
@@ -191,7 +191,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 fn failed(failure: &Failure) -> ExitCode {
     if !failure.text.is_empty() {
-        tell(&failure.text);
+        print_message(&failure.text);
     }
     ExitCode::from(failure.code)
 }

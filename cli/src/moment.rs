@@ -5,15 +5,15 @@ use jiff::tz::TimeZone;
 
 /// Returns a moment in this zone, to the second: `2026-11-23 02:13:07`.
 pub fn local(ms: u64, zone: &TimeZone) -> String {
-    told(ms, zone, "%Y-%m-%d %H:%M:%S")
+    format_moment(ms, zone, "%Y-%m-%d %H:%M:%S")
 }
 
 /// Returns a moment for programs, as ISO 8601: `2026-11-23T02:13:07.251+01:00`.
 pub fn iso(ms: u64, zone: &TimeZone) -> String {
-    told(ms, zone, "%Y-%m-%dT%H:%M:%S%.3f%:z")
+    format_moment(ms, zone, "%Y-%m-%dT%H:%M:%S%.3f%:z")
 }
 
-fn told(ms: u64, zone: &TimeZone, format: &str) -> String {
+fn format_moment(ms: u64, zone: &TimeZone, format: &str) -> String {
     let moment = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     moment.map_or("?".to_owned(), |moment| moment.to_zoned(zone.clone()).strftime(format).to_string())
 }

@@ -16,7 +16,7 @@ use crate::look::ask;
 use crate::node_failure::{in_json, line, strange, with_remedy};
 use crate::nodes::{Nodes, ServerAnswer, failures};
 use crate::reaching::Reaching;
-use crate::show::{print, table, tell, time};
+use crate::show::{print, print_message, table, time};
 
 /// The number of round trips that are measured; the shortest counts.
 const ROUND_TRIPS: usize = 3;
@@ -101,7 +101,7 @@ fn place_of(told: &str) -> Option<(&str, u16)> {
 impl NodeView {
     /// Asks the servers of all nodes now.
     pub async fn all(nodes: &Nodes) -> Vec<Self> {
-        let looked = nodes.of_each(Self::look).await;
+        let looked = nodes.of_each(Self::read).await;
         let view = |ServerAnswer { number, server, said }| match said {
             Ok((Self { info_refused: Some(why), .. }, _)) | Err(why) => Self::unreachable(number, server, why),
             Ok((view, _)) => view,
@@ -118,7 +118,7 @@ impl NodeView {
     ///
     /// # Errors
     /// It cannot be asked.
-    pub async fn look(mut link: ServerLink) -> Result<(Self, ServerLink), Why> {
+    pub async fn read(mut link: ServerLink) -> Result<(Self, ServerLink), Why> {
         // All nodes are asked at the same time, so that their clocks can be compared. The command is one that every
         // user that takes locks may send.
         let (mut round_trip, mut told) = (Duration::MAX, Value::Nil);
@@ -198,7 +198,7 @@ pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     nodes.need_whole_majority(&said)?;
     let wrong = line(failures(&said), nodes.len());
     if !wrong.is_empty() {
-        tell(&wrong);
+        print_message(&wrong);
     }
     Ok(End::OK)
 }

@@ -139,7 +139,7 @@ impl Nodes {
         let all = join_all(self.list.iter().map(|node| node.place.masters(node.number))).await;
         let named = self.list.iter().zip(all).flat_map(|(node, servers)| match servers {
             Ok(servers) => servers.into_iter().map(|server| ServerAnswer::of(&server.clone(), Ok(server))).collect(),
-            Err(why) => vec![node.says(Err(why))],
+            Err(why) => vec![node.answer(Err(why))],
         });
         named.collect()
     }
@@ -183,7 +183,7 @@ impl Nodes {
     /// Sends each node's commands, which are about `key`, to one server of that node, and returns the answers. All are
     /// sent at once, because a holder that loses its lock on one node releases it immediately on the others.
     pub async fn ask_each_about(&self, key: &[u8], commands: Vec<Vec<Cmd>>) -> Vec<ServerAnswer<Vec<Reply>>> {
-        let master = async |node: &Node| node.says(node.place.master_of(node.number, key).await);
+        let master = async |node: &Node| node.answer(node.place.master_of(node.number, key).await);
         let open = Self::connect(join_all(self.list.iter().map(master)).await).await;
         let asked = open.into_iter().zip(&commands).map(async |(said, commands)| {
             let ServerAnswer { number, server, said } = said;
@@ -304,7 +304,7 @@ impl Nodes {
 
 impl Node {
     /// Returns an answer of this node, with the node's name.
-    fn says<T>(&self, said: Result<T, Why>) -> ServerAnswer<T> {
+    fn answer<T>(&self, said: Result<T, Why>) -> ServerAnswer<T> {
         ServerAnswer { number: self.number, server: self.name.clone(), said }
     }
 

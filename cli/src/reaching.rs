@@ -116,7 +116,7 @@ impl Reaching {
     }
 
     /// Reads the settings that [`Reaching::environment`] passed to this process.
-    pub fn told() -> Self {
+    pub fn from_environment() -> Self {
         FromEnvironment::try_parse_from(std::env::args_os().take(1))
             .map_or_else(|_| Self::default(), |told| told.reaching)
     }

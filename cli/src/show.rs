@@ -75,7 +75,7 @@ fn json_escaped(line: &str) -> String {
 }
 
 /// Prints a message for the user on standard error. A failure is ignored.
-pub fn tell(text: &str) {
+pub fn print_message(text: &str) {
     let _ = writeln!(io::stderr(), "palisade: {}", printable(text.as_bytes()));
 }
 

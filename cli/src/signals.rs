@@ -65,7 +65,7 @@ impl Signals {
     }
 
     /// Returns the last signal that came and that asks a program to end, if one came.
-    pub fn asked_to_end(&self) -> Option<Signal> {
+    pub fn end_signal(&self) -> Option<Signal> {
         self.end
     }
 

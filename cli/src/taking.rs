@@ -15,7 +15,7 @@ use crate::exit::{CONFLICT, Failure, TIMED_OUT};
 use crate::holder::{HolderId, note};
 use crate::lock_view::{self, LockView};
 use crate::nodes::Nodes;
-use crate::show::{printable, tell, time};
+use crate::show::{print_message, printable, time};
 use crate::signals::Signals;
 
 /// The time for which an attempt is repeated if several clients asked at once and none got a majority.
@@ -152,7 +152,9 @@ pub async fn give_back(guard: Guard) -> Released {
     if let Released::PartlyUnreachable(nodes) = &released {
         let whys: Vec<_> = nodes.iter().map(ToString::to_string).collect();
         let whys = whys.join("; ");
-        tell(&format!("{key} may stay locked until its lease ends: too few nodes confirmed the release ({whys})"));
+        print_message(&format!(
+            "{key} may stay locked until its lease ends: too few nodes confirmed the release ({whys})"
+        ));
     }
     released
 }
@@ -182,7 +184,7 @@ pub async fn connect_in(nodes: &Nodes, limit: Option<Duration>) -> Result<Option
     match connected {
         Ok(Ok(())) => {}
         Ok(Err(error)) if error.is_lasting() => return Err(error),
-        Ok(Err(error)) => tell(&format!("waits for nodes: {}", nodes.failed(error).text)),
+        Ok(Err(error)) => print_message(&format!("waits for nodes: {}", nodes.failed(error).text)),
         Err(_) => {}
     }
     Ok(limit.map(|limit| limit.saturating_sub(began.elapsed())))

@@ -46,10 +46,10 @@ pub async fn run(nodes: &Nodes, top: &Top, as_json: bool) -> Result<End, Failure
     let mut view = View { nodes, pattern: top.filter.as_bytes(), sort: top.sort, before: None };
     if top.once || as_json || !stdout().is_terminal() {
         if let Some(apart) = top.interval {
-            view.look(SHOWN).await?;
+            view.read(SHOWN).await?;
             sleep(apart).await;
         }
-        let shown = view.look(SHOWN).await?;
+        let shown = view.read(SHOWN).await?;
         print(as_json, &shown, || shown.text(nodes))?;
         return Ok(End::OK);
     }
@@ -69,7 +69,7 @@ pub async fn run(nodes: &Nodes, top: &Top, as_json: bool) -> Result<End, Failure
             },
         }
         let lines = size().map_or(24, |(_, lines)| usize::from(lines));
-        let shown = view.look(lines).await;
+        let shown = view.read(lines).await;
         let page = shown.map_or_else(|failure| failure.text + "\n", |shown| shown.text(nodes));
         draw(&page).map_err(failed)?;
     }
@@ -85,11 +85,11 @@ struct View<'a> {
     nodes: &'a Nodes,
     pattern: &'a [u8],
     sort: Sort,
-    before: Option<Look>,
+    before: Option<Sample>,
 }
 
 /// The counters of the nodes at one moment.
-struct Look {
+struct Sample {
     at: Instant,
     nodes: Vec<NodeView>,
 }
@@ -127,8 +127,8 @@ struct Rates {
 
 impl View<'_> {
     /// Asks all nodes. Returns their data and rates, and the first `most` locks in the requested order.
-    async fn look(&mut self, most: usize) -> Result<Shown, Failure> {
-        let now = Look { at: Instant::now(), nodes: NodeView::all(self.nodes).await };
+    async fn read(&mut self, most: usize) -> Result<Shown, Failure> {
+        let now = Sample { at: Instant::now(), nodes: NodeView::all(self.nodes).await };
         let Listed { views: mut found, more, is_whole } =
             locks(self.nodes, self.pattern, LOOKED_AT, Some(LOOKED_AT)).await?;
         sort(&mut found, self.sort);
@@ -161,7 +161,7 @@ impl Shown {
 }
 
 /// Returns the events per second on each node between the readings `before` and `now`.
-fn rates(before: &Look, now: &Look) -> Vec<Rates> {
+fn rates(before: &Sample, now: &Sample) -> Vec<Rates> {
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
     let of_node = |now: &NodeView| {
         // A node that restarted counts from zero, and another server may be the master now.
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_grew_in_the_time_between() {
-        let look = |seconds, nodes: &[(u64, &str)]| Look {
+        let look = |seconds, nodes: &[(u64, &str)]| Sample {
             at: start() + Duration::from_secs(seconds),
             nodes: nodes
                 .iter()

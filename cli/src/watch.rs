@@ -48,11 +48,11 @@ pub async fn run(nodes: &Nodes, keys: &[OsString], as_json: bool) -> Result<End,
                 None => return Ok(End::OK),
             },
         };
-        say(&key, holder.as_ref(), as_json)?;
+        print_holder(&key, holder.as_ref(), as_json)?;
     }
 }
 
-fn say(key: &[u8], holder: Option<&Holder>, as_json: bool) -> Result<(), Failure> {
+fn print_holder(key: &[u8], holder: Option<&Holder>, as_json: bool) -> Result<(), Failure> {
     if as_json {
         return json_line(&WatchOutput {
             key: String::from_utf8_lossy(key).into_owned(),

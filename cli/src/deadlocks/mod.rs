@@ -16,7 +16,7 @@ use crate::lock_view::{GrantView, LockView, Together, Waiter, question_of, unsur
 use crate::look::{Listed, locks};
 use crate::node_failure::line;
 use crate::nodes::{Nodes, Reply, ServerAnswer, answers};
-use crate::show::{print, printable, tell, time};
+use crate::show::{print, print_message, printable, time};
 
 /// The most locks inspected on each node at a time.
 const LOOKED_AT: usize = 5_000;
@@ -58,13 +58,13 @@ struct Found {
 /// # Errors
 /// Too few nodes can be asked.
 pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
-    let Look { locks: first, has_more, is_whole, mut unsure } = look(nodes).await?;
+    let Reading { locks: first, has_more, is_whole, mut unsure } = read_locks(nodes).await?;
     let found = circles(&first);
     // The nodes are not asked at the same moment. A hold and a wait that are seen twice existed all the time in
     // between. And a lock that is just being acquired is known a moment later.
     let mut again = vec![];
     if !found.is_empty() || unsure.is_some() {
-        let look = look(nodes).await?;
+        let look = read_locks(nodes).await?;
         (again, unsure) = (circles(&look.locks), look.unsure);
     }
     let again: Vec<&Member> = again.iter().flatten().collect();
@@ -76,7 +76,7 @@ pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     let said = Found { deadlocks, locks: first.len(), parties: parties().count(), unnamed, is_known, unsure };
     print(as_json, &said, || text(&said))?;
     if has_more {
-        tell("there are more locks than were looked at");
+        print_message("there are more locks than were looked at");
     }
     match (said.deadlocks.is_empty(), said.is_known) {
         (false, _) => Ok(End::Code(FOUND)),
@@ -86,7 +86,7 @@ pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
 }
 
 /// The locks found when all nodes are asked once.
-struct Look {
+struct Reading {
     /// The locks with waiters.
     locks: Vec<WaitedFor>,
     /// True if some locks were not inspected.
@@ -97,7 +97,7 @@ struct Look {
     unsure: Option<String>,
 }
 
-async fn look(nodes: &Nodes) -> Result<Look, Failure> {
+async fn read_locks(nodes: &Nodes) -> Result<Reading, Failure> {
     let Listed { views, more, is_whole } = locks(nodes, b"*", LOOKED_AT, Some(LOOKED_AT)).await?;
     let waited: Vec<&LockView> = views.iter().filter(|view| view.waiters > 0).collect();
     let has_more = more > 0 || waited.len() > WAITED_FOR;
@@ -133,7 +133,7 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
         }
     }
     let unsure = is_unknown.then(|| line(whys, nodes.len()));
-    Ok(Look { locks: told, has_more, is_whole, unsure })
+    Ok(Reading { locks: told, has_more, is_whole, unsure })
 }
 
 fn waited_for(key: &str, together: Together) -> WaitedFor {

@@ -32,7 +32,7 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
         (false, Part::OfSentinels | Part::OfCluster) => replaceable(patient, &mut found),
     }
     if patient.part == Part::OfSentinels {
-        comes_back(patient, &mut found);
+        returning_master(patient, &mut found);
     }
     guards(patient, &mut found);
     let is_counted = |name| view.info.number(name) > 0;
@@ -153,7 +153,7 @@ fn replaceable(patient: &Patient, found: &mut Findings<'_>) {
 }
 
 /// Checks a server that Sentinels watch, which may come back as a master after another one has replaced it.
-fn comes_back(patient: &Patient, found: &mut Findings<'_>) {
+fn returning_master(patient: &Patient, found: &mut Findings<'_>) {
     let guard = patient.setting("lock.restart-guard");
     if !["", "always"].contains(&guard) {
         let text = format!(

@@ -30,7 +30,7 @@ pub async fn check(server: &Server, pattern: &str) -> Option<Finding> {
     // Another check reports a missing connection.
     let mut link = server.reach().await.ok()?;
     let shown = printable(pattern.as_bytes());
-    let old = match look(&mut link, pattern).await {
+    let old = match find_old_locks(&mut link, pattern).await {
         Ok(old) => old,
         Err(why) => {
             let text = format!("whether old locks match {shown} cannot be checked: {why}");
@@ -48,7 +48,7 @@ pub async fn check(server: &Server, pattern: &str) -> Option<Finding> {
     Some(Finding::new(Change, server.name(), text, advice))
 }
 
-async fn look(link: &mut ServerLink, pattern: &str) -> Result<Old, Why> {
+async fn find_old_locks(link: &mut ServerLink, pattern: &str) -> Result<Old, Why> {
     let mut old = Old::default();
     for kind in TYPES {
         let mut cursor = scan::START.to_owned();

@@ -36,7 +36,7 @@ pub async fn run(
     legacy: Option<&str>,
     as_json: bool,
 ) -> Result<End, Failure> {
-    let (masters, servers) = look(nodes).await;
+    let (masters, servers) = examine(nodes).await;
     let replicas =
         join_all(masters.iter().zip(&servers).flat_map(|(master, server)| standing_by(master, server))).await;
     let (replicas, standing): (Vec<_>, Vec<_>) = replicas.into_iter().unzip();
@@ -63,7 +63,7 @@ pub async fn run(
 }
 
 /// Examines the servers that serve locks, all at once. Returns each result, with the server if it could be reached.
-async fn look(nodes: &Nodes) -> (Vec<Patient>, Vec<Option<Server>>) {
+async fn examine(nodes: &Nodes) -> (Vec<Patient>, Vec<Option<Server>>) {
     let examined = nodes.servers().await.into_iter().map(async |ServerAnswer { number, server, said }| {
         let part = Part::of(&nodes.list[number - 1]);
         match said {

@@ -65,7 +65,7 @@ impl Patient {
     /// Asks a server for its state and its settings, or records why it cannot be asked.
     pub async fn examine(server: &Server, part: Part, is_replica: bool) -> Self {
         let looked = match server.connect().await {
-            Ok(link) => NodeView::look(link).await,
+            Ok(link) => NodeView::read(link).await,
             Err(why) => Err(why),
         };
         match looked {

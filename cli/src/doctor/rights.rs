@@ -51,14 +51,14 @@ async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &RightsSu
         None if lacking.is_empty() && role != Role::Writer => None,
         None => own_name(&mut link).await,
     };
-    let mut findings = vec![told(node, role, name.as_deref(), &lacking, whose)];
+    let mut findings = vec![rights_finding(node, role, name.as_deref(), &lacking, whose)];
     if role == Role::Writer {
         findings.push(around::check(node, &mut link, name.as_deref(), whose).await);
     }
     findings
 }
 
-fn told(
+fn rights_finding(
     node: &Server,
     role: Role,
     name: Option<&str>,

@@ -73,7 +73,7 @@ impl Watcher {
 /// Checks the Sentinels of the master with this name; `master` is the server that they name.
 pub fn check(name: &str, watchers: &[Watcher], master: Option<&Patient>) -> Vec<Finding> {
     let about = format!("sentinels of {name}");
-    let silent = watchers.iter().filter_map(|Watcher { name, said }| Some(unasked(name, said.as_ref().err()?)));
+    let silent = watchers.iter().filter_map(|Watcher { name, said }| Some(unreachable(name, said.as_ref().err()?)));
     let mut findings: Vec<Finding> = silent.collect();
     let told: Vec<(&str, &Watching)> =
         watchers.iter().filter_map(|watcher| Some((&*watcher.name, watcher.said.as_ref().ok()?))).collect();
@@ -83,13 +83,13 @@ pub fn check(name: &str, watchers: &[Watcher], master: Option<&Patient>) -> Vec<
     findings.extend(differ(&about, &told));
     let down_after_ms = told.iter().map(|(_, said)| said.down_after_ms).min();
     if let (Some(down_after_ms), Some(master)) = (down_after_ms, master) {
-        findings.push(stops(master, down_after_ms));
+        findings.push(cut_off_master(master, down_after_ms));
     }
     findings
 }
 
 /// Returns the finding about a Sentinel that cannot be asked.
-fn unasked(sentinel: &str, why: &Why) -> Finding {
+fn unreachable(sentinel: &str, why: &Why) -> Finding {
     let advice = match why.code() {
         Some("NOPERM") => "give its user what `palisade acl sentinel` prints",
         Some("NOAUTH" | "WRONGPASS") => {
@@ -164,7 +164,7 @@ fn differ(about: &str, told: &[(&str, &Watching)]) -> Vec<Finding> {
 }
 
 /// Checks that a master that is cut off from its replica stops granting before the replica takes over.
-fn stops(master: &Patient, down_after_ms: u64) -> Finding {
+fn cut_off_master(master: &Patient, down_after_ms: u64) -> Finding {
     let number = |name| master.setting(name).parse::<u64>().ok();
     let (replicas, lag_s) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));
     let (level, found, advice) = match (replicas, lag_s) {
@@ -269,7 +269,7 @@ mod tests {
             ("1", "0", "min-replicas-max-lag is 0", Change),
             ("1", "5", "takes over", Ok),
         ] {
-            let finding = stops(&master(replicas, lag), 5_000);
+            let finding = cut_off_master(&master(replicas, lag), 5_000);
             assert!(finding.level == level && finding.found.contains(text), "{finding:?}");
         }
     }

@@ -84,7 +84,7 @@ impl Group {
     /// Returns the next event. After `Gone`, there is none.
     pub async fn event(&mut self) -> Event {
         loop {
-            if let Some(event) = self.look() {
+            if let Some(event) = self.poll() {
                 return event;
             }
             self.children.recv().await;
@@ -107,7 +107,7 @@ impl Group {
         self.signal(Signal::SIGCONT);
     }
 
-    fn look(&mut self) -> Option<Event> {
+    fn poll(&mut self) -> Option<Event> {
         const NOW: WaitPidFlag = WaitPidFlag::WNOHANG;
         let was_running = self.ended.is_none();
         if was_running {

@@ -27,7 +27,7 @@ use crate::holder::{self, HolderId};
 use crate::lock_view::hex;
 use crate::losing;
 use crate::nodes::Nodes;
-use crate::show::{printable, tell};
+use crate::show::{print_message, printable};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, give_back, take};
 
@@ -65,7 +65,7 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
         give_back(guard).await;
         return end;
     }
-    let why = losing::why(nodes, &Loss::TakenAway(vec![]), *max_hold);
+    let why = losing::reason(nodes, &Loss::TakenAway(vec![]), *max_hold);
     let gone = losing::failure(guard.key(), &why);
     match give_back(guard).await {
         // The lock was lost, and this program has not noticed before.
@@ -158,7 +158,7 @@ impl<'a> Running<'a> {
         let group = match Group::make(job.command, environment.into_iter().chain(more)).await {
             Ok(group) => group,
             Err(failure) => {
-                watchdog.done();
+                watchdog.end();
                 return Err(failure);
             }
         };
@@ -200,18 +200,18 @@ impl<'a> Running<'a> {
                     self.kill_at = Some(Instant::now() + lease::KILL_MARGIN);
                 }
                 loss = self.guard.lost(), if self.lost.is_none() => self.lose(&loss),
-                () = sleep(look), if self.lost.is_none() => self.look(),
+                () = sleep(look), if self.lost.is_none() => self.check_lease(),
                 () = sleep_until(term_at), if self.term_at.is_some() => {
                     self.term_at = None;
                     self.end(self.job.grace);
-                    tell("what the command left behind is ended: nothing of it outlives the lock");
+                    print_message("what the command left behind is ended: nothing of it outlives the lock");
                 }
                 signal = signals.next() => self.on_signal(signal),
             }
         }
         // With so little validity left, the watchdog may have ended the command.
-        let is_over = self.guard.is_lost() || lease::until_kill(self.left()).is_zero();
-        self.watchdog.done();
+        let is_over = self.guard.is_lost() || lease::until_kill(self.remaining()).is_zero();
+        self.watchdog.end();
         let end = self.group.ended().unwrap_or(End::OK);
         let was_lent = self.terminal.is_lent();
         self.terminal.take_back(matches!(end, End::Signal(_)));
@@ -223,7 +223,7 @@ impl<'a> Running<'a> {
         let mut lost = self.lost;
         if is_over && lost.is_none() {
             let loss = if self.guard.is_lost() { self.guard.lost().await } else { Loss::Asleep };
-            lost = Some(losing::why(self.nodes, &loss, self.job.max_hold));
+            lost = Some(losing::reason(self.nodes, &loss, self.job.max_hold));
         }
         match lost {
             Some(why) => Err(losing::failure(self.guard.key(), &why)),
@@ -232,20 +232,20 @@ impl<'a> Running<'a> {
     }
 
     /// Returns the remaining validity of the lock, as it was last reported to the watchdog.
-    fn left(&self) -> Duration {
+    fn remaining(&self) -> Duration {
         self.valid_until.saturating_sub(clock::since_boot())
     }
 
     /// Reports the lock's remaining validity to the watchdog.
-    fn tell_watchdog(&mut self, valid_for: Duration) {
+    fn report_to_watchdog(&mut self, valid_for: Duration) {
         self.valid_until = self.valid_until.max(clock::since_boot() + valid_for);
         self.watchdog.valid_for(valid_for);
     }
 
     /// Ends the command if the lease was not extended in time. Otherwise informs the watchdog how long the lock is
     /// valid.
-    fn look(&mut self) {
-        if lease::until_kill(self.left()).is_zero() {
+    fn check_lease(&mut self) {
+        if lease::until_kill(self.remaining()).is_zero() {
             // Even if the lock is valid now, the watchdog did not know that in time and may have ended the command.
             return self.lose(&Loss::Asleep);
         }
@@ -255,16 +255,16 @@ impl<'a> Running<'a> {
             let too_few = || Loss::TooFewNodes(self.guard.not_extended());
             self.lose(&if is_held_long { Loss::MaxHold } else { too_few() });
         } else {
-            self.tell_watchdog(valid_for);
+            self.report_to_watchdog(valid_for);
         }
     }
 
     /// Ends the command, because the lock is lost.
     fn lose(&mut self, loss: &Loss) {
-        let why = losing::why(self.nodes, loss, self.job.max_hold);
-        self.end(lease::until_kill(self.left()).min(self.job.grace));
+        let why = losing::reason(self.nodes, loss, self.job.max_hold);
+        self.end(lease::until_kill(self.remaining()).min(self.job.grace));
         self.term_at = None;
-        tell(&format!("{} is being lost ({why}): the command is ended", printable(self.guard.key())));
+        print_message(&format!("{} is being lost ({why}): the command is ended", printable(self.guard.key())));
         self.lost = Some(why);
     }
 
@@ -279,7 +279,7 @@ impl<'a> Running<'a> {
     fn on_signal(&mut self, signal: Signal) {
         match signal {
             Signal::SIGTSTP if self.own_stop => {}
-            Signal::SIGCONT => self.go_on(),
+            Signal::SIGCONT => self.resume(),
             // A stopped process would receive the signal only when it is continued.
             signal @ (Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM) => {
                 self.group.pass_on(signal)
@@ -294,7 +294,7 @@ impl<'a> Running<'a> {
         if matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU) {
             self.terminal.is_wanted = true;
             if self.terminal.is_ours() {
-                return self.go_on();
+                return self.resume();
             }
         }
         if !self.terminal.exists() {
@@ -303,16 +303,16 @@ impl<'a> Running<'a> {
         // The job is stopped as a whole. The lease is not extended meanwhile; when it ends, the watchdog ends the
         // command.
         self.terminal.take_back(false);
-        self.tell_watchdog(self.guard.valid_for());
+        self.report_to_watchdog(self.guard.valid_for());
         self.own_stop = true;
         if !stop_job() {
             self.own_stop = false;
-            self.go_on();
+            self.resume();
         }
     }
 
     /// Continues the command, in the foreground if the terminal is available.
-    fn go_on(&mut self) {
+    fn resume(&mut self) {
         if self.terminal.is_wanted {
             self.terminal.lend(self.group.leader);
         }

@@ -84,21 +84,21 @@ impl Watchdog {
     /// Watches this process group from now on; the lock is valid for `time`.
     pub fn watch(&mut self, group: Pid, time: Duration) {
         self.valid_for(time);
-        self.say(&format!("group {group}"));
+        self.send(&format!("group {group}"));
     }
 
     /// Sets the validity of the lock to `time` from now.
     pub fn valid_for(&mut self, time: Duration) {
-        self.say(&format!("until {}", (clock::since_boot() + time).as_micros()));
+        self.send(&format!("until {}", (clock::since_boot() + time).as_micros()));
     }
 
     /// Ends the watch: no process of the command is left.
-    pub fn done(mut self) {
-        self.say("done");
+    pub fn end(mut self) {
+        self.send("done");
         let _ = self.process.wait();
     }
 
-    fn say(&mut self, line: &str) {
+    fn send(&mut self, line: &str) {
         // A failure means that the watchdog is gone. This program still ends the command in time.
         let _ = self.pipe.write_all(format!("{line}\n").as_bytes());
     }
@@ -154,7 +154,7 @@ impl Instructions {
     }
 
     /// Returns the time until the group is killed; `None` if that is now.
-    fn left(&self) -> Option<Duration> {
+    fn remaining(&self) -> Option<Duration> {
         let left = self.until.saturating_sub(WATCHDOG_MARGIN).saturating_sub(clock::since_boot());
         (!left.is_zero()).then_some(left)
     }
@@ -168,7 +168,7 @@ fn watch() -> nix::Result<Watched> {
     let mut bytes = [0; 256];
     loop {
         if let Some(group) = told.group {
-            let Some(left) = told.left() else {
+            let Some(left) = told.remaining() else {
                 return killpg(group, Signal::SIGKILL).map(|()| Watched::Done);
             };
             timer.set(Expiration::OneShot(TimeSpec::from_duration(left)), TimerSetTimeFlags::empty())?;
@@ -200,7 +200,7 @@ fn end(group: Pid, told: &Instructions) -> nix::Result<Watched> {
     // An error means that no process of the group is left.
     let mut asked = killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT));
     for look in 1_u64.. {
-        let (Ok(()), Some(left)) = (asked, told.left()) else { break };
+        let (Ok(()), Some(left)) = (asked, told.remaining()) else { break };
         if look.is_multiple_of(CLOSER_LOOK) && group::is_left_unwaited(group) {
             // This also ends processes that were started during the inspection, so that they start no others.
             asked = killpg(group, Signal::SIGKILL);
@@ -222,7 +222,7 @@ fn end(group: Pid, told: &Instructions) -> nix::Result<Watched> {
 fn give_back() -> Option<()> {
     let key = std::env::var_os(KEY)?.into_vec();
     let owner = from_hex(&std::env::var(OWNER).ok()?)?;
-    let nodes = Nodes::at(&Reaching::told()).ok()?;
+    let nodes = Nodes::at(&Reaching::from_environment()).ok()?;
     let release = cmd("LOCK.RELEASE").arg(&key).arg(owner).arg("LEVEL").arg(1).take();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let given = runtime.block_on(async { tokio::time::timeout(GIVING_BACK, nodes.ask_about(&key, &release)).await });
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(told.group, None);
         told.more("2\nuntil 1000000\nuntil 2");
         assert_eq!((told.group, told.until), (Some(Pid::from_raw(42)), Duration::from_secs(1)));
-        assert_eq!(told.left(), None);
+        assert_eq!(told.remaining(), None);
         told.more("000000\ndone\n");
         assert!(told.is_done);
         assert_eq!(told.until, Duration::from_secs(2));

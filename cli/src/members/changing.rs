@@ -17,7 +17,7 @@ use crate::look::ask;
 use crate::node_failure::with_remedy;
 use crate::node_view::Guarded;
 use crate::nodes::Nodes;
-use crate::show::{out, print, tell, time};
+use crate::show::{out, print, print_message, time};
 
 /// The interval between checks of the progress.
 const LOOK: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End
     let urls: Vec<String> = given.iter().map(|address| like(&own[0], address)).collect();
     let waits = |failed: NodeError| {
         let why = with_remedy(&failed.why.of_node());
-        tell(&format!("{}: {why}: it is asked again, for up to 10 s", failed.node));
+        print_message(&format!("{}: {why}: it is asked again, for up to 10 s", failed.node));
     };
     let plan = plan(nodes.client(), urls.clone(), waits).await.map_err(|error| nodes.failed(error))?;
     let survey = Survey::of(nodes).await;
@@ -84,14 +84,14 @@ pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End
                 let now = Survey::of(nodes).await.latest;
                 if now.version > version {
                     version = now.version;
-                    tell(&format!("version {version}: {}", addresses(&now.list)));
+                    print_message(&format!("version {version}: {}", addresses(&now.list)));
                 }
             }
         }
     };
     done.map_err(|error| nodes.failed(error))?;
     if plan.steps.last().is_some_and(|last| !is_same(last, &plan.present)) {
-        tell(
+        print_message(
             "have the new list in PALISADE_NODES and in the configurations of all clients: of nodes that are gone for good nobody can ask",
         );
     }

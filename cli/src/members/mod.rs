@@ -11,7 +11,7 @@ use crate::arguments::{Members, MembersWord};
 use crate::exit::{End, Failure, NO_QUORUM};
 use crate::node_failure::{line, with_remedy};
 use crate::nodes::Nodes;
-use crate::show::{print, table, tell, time};
+use crate::show::{print, print_message, table, time};
 
 /// Runs `palisade members` or `palisade members set`.
 ///
@@ -96,7 +96,7 @@ fn enough(nodes: &Nodes, version: u64, members: usize, rows: &[Row]) -> Result<E
         return Err(Failure::new(NO_QUORUM, text + &whys));
     }
     if !wrong.is_empty() {
-        tell(&wrong);
+        print_message(&wrong);
     }
     Ok(End::OK)
 }

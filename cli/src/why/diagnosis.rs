@@ -69,7 +69,7 @@ impl Facts {
     fn decided(&self) -> (State, String, String) {
         let key = printable(self.key.as_bytes());
         let (count, majority) = (self.nodes.len(), self.majority());
-        let answered = self.told().count();
+        let answered = self.answers().count();
         if answered < majority {
             let summary = format!("{key}: {answered} of {count} nodes can be asked, and {majority} are needed");
             return (State::Unreachable, summary, self.unreachable());
@@ -77,7 +77,7 @@ impl Facts {
         let held = self.held();
         let holder = held.as_ref().map(|held| format!("{key} is {}", held.holder_line()));
         if self.serving() < majority {
-            let guards: Vec<u64> = self.told().filter_map(|told| Some(told.guard.as_ref()?.0)).collect();
+            let guards: Vec<u64> = self.answers().filter_map(|told| Some(told.guard.as_ref()?.0)).collect();
             let until = self.until(guards, majority - self.serving());
             let summary = format!(
                 "{}: {} of {count} nodes grant, and {majority} are needed",
@@ -112,8 +112,8 @@ impl Facts {
         let free = partly.as_ref().map_or(format!("{key} is free"), |text| format!("{key} is held by nobody: {text}"));
         // The part that follows says when a lease ends.
         let and = if partly.is_some() { ";" } else { ", and" };
-        let taken: Vec<u64> = self.told().filter(|told| told.grants > 0).map(|told| told.lease_ms).collect();
-        let open = self.told().filter(|told| told.guard.is_none() && told.grants == 0).count();
+        let taken: Vec<u64> = self.answers().filter(|told| told.grants > 0).map(|told| told.lease_ms).collect();
+        let open = self.answers().filter(|told| told.guard.is_none() && told.grants == 0).count();
         if open < majority {
             let until = self.until(taken, majority - open);
             let summary = format!("{free}{and} until enough of them end, nobody can have the lock");
@@ -122,7 +122,7 @@ impl Facts {
             );
             return (State::Split, summary, advice);
         }
-        if self.told().any(|told| told.kept.is_some()) {
+        if self.answers().any(|told| told.kept.is_some()) {
             let summary = format!("{free}{and} kept for one who was told to take it");
             return (State::Kept, summary, "Look again in a second: it is being handed over.".to_owned());
         }
@@ -194,7 +194,7 @@ impl Facts {
     /// Returns the advice if the lock can be taken.
     fn of_free(&self) -> String {
         let key = printable(self.key.as_bytes());
-        if self.told().any(|told| told.guarded_slots > 0) {
+        if self.answers().any(|told| told.guarded_slots > 0) {
             return format!(
                 "Try to take it: if that is refused as guarded, the slot of {key} came there without its locks, and whoever had them may rely on them for as long as the refusal says."
             );

@@ -54,13 +54,13 @@ impl Facts {
     }
 
     /// Returns the answers of the nodes that could be asked.
-    pub fn told(&self) -> impl Iterator<Item = &NodeFacts> {
+    pub fn answers(&self) -> impl Iterator<Item = &NodeFacts> {
         self.nodes.iter().filter_map(|node| node.told.as_ref().ok())
     }
 
     /// Returns the number of nodes that would grant the lock if nobody held it there.
     pub fn serving(&self) -> usize {
-        self.told().filter(|told| told.guard.is_none()).count()
+        self.answers().filter(|told| told.guard.is_none()).count()
     }
 
     /// Returns the lock, if a majority holds it for one owner.

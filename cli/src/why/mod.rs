@@ -49,7 +49,7 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
     let guarded = if nodes.has_cluster() { guarded_slots(nodes).await } else { HashMap::new() };
     let said = |said: &nodes::ServerAnswer<Reply>| {
         let guarded_slots = guarded.get(&said.server).copied().unwrap_or(0);
-        let told = |reply| NodeFacts { guarded_slots, ..told(reply) };
+        let told = |reply| NodeFacts { guarded_slots, ..node_facts(reply) };
         NodeSaid { name: said.server.clone(), told: said.said.as_ref().map(told).map_err(Clone::clone) }
     };
     let together = Together::of(answers(&replies).map(|reply| reply.value.clone()), nodes.majority());
@@ -83,7 +83,7 @@ async fn guarded_slots(nodes: &Nodes) -> HashMap<String, u64> {
 }
 
 /// Returns the facts in one node's reply.
-fn told(reply: &Reply) -> NodeFacts {
+fn node_facts(reply: &Reply) -> NodeFacts {
     let fields = Fields::of(reply.value.clone()).unwrap_or_default();
     let there = Together::of([reply.value.clone()], 1);
     let kept_ms: u64 = fields.get("reserved_ms");
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_node_that_has_nothing() {
-        let told = told(&Reply { value: Value::Nil, guard: Some((5, "operator".to_owned())) });
+        let told = node_facts(&Reply { value: Value::Nil, guard: Some((5, "operator".to_owned())) });
         assert_eq!((told.guard.is_some(), told.grants, told.kept), (true, 0, None));
     }
 }
