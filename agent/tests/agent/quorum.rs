@@ -158,6 +158,27 @@ fn a_holder_hears_that_its_lock_was_taken_away() {
     assert_eq!(watching.hear().field("token"), int(0));
 }
 
+/// Regression: a reader that watched its own grant was not answered when it was broken, unless it was the oldest.
+#[test]
+fn one_of_several_readers_hears_that_its_grant_was_taken_away() {
+    let nodes = Nodes::start(3);
+    let agent = nodes.agent();
+    let (mut me, mut watching) = (agent.client(), agent.client());
+    let tokens = ["a", "b", "c"].map(|owner| me.say(&format!("LOCK.ACQUIRE k {owner} 60000 SHARED")).as_int());
+    wait_until("all nodes have them", || {
+        nodes.0.iter().all(|node| node.client().say("LOCK.INFO k").field("holders") == int(3))
+    });
+    watching.ask(&format!("LOCK.WATCH k 86400000 TOKEN {}", tokens[1]));
+    wait_until("it watches", || agent.info("blocked_clients") == 1);
+    for server in &nodes.0[..2] {
+        let info = server.client().say("LOCK.INFO k HOLDERS 3");
+        let grants = info.field("grants").as_list();
+        let own = grants.iter().find(|grant| grant.field("owner").as_text().starts_with('b')).unwrap();
+        assert!(server.client().say(&format!("LOCK.BREAK k TOKEN {}", own.field("token").as_int())).as_int() > 0);
+    }
+    assert_eq!(watching.hear().field("holders"), int(2));
+}
+
 /// Regression: an owner that had lost the lock got the answer that it held the lock until now. Two of five nodes still
 /// had its grant, and another owner had the other three, one of which does not answer. Now the answer is NOQUORUM:
 /// nobody knows.

@@ -10,6 +10,7 @@
 mod breaking;
 mod changing;
 mod finding;
+mod grant_watch;
 mod owners;
 mod shown;
 mod table;

@@ -37,6 +37,8 @@ pub struct ShownGrant {
     pub token: u64,
     /// The tokens that identify this grant: its owner may have received any of them, and no earlier owner has.
     pub(crate) tokens: Vec<u64>,
+    /// The places of the nodes that have this grant, each with the token there.
+    pub(crate) at: Vec<(usize, u64)>,
     /// The mode of the grant.
     pub mode: Mode,
     /// Number of holds: how often the owner has entered the lock.

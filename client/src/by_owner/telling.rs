@@ -10,6 +10,7 @@ use palisade_quorum::majority;
 use redis::cmd;
 use tokio::time::{Instant, timeout_at};
 
+use super::grant_watch::GrantWatch;
 use super::owners::ByOwner;
 use super::shown::{NodeSet, Shown, ShownGrant};
 use super::table::Holding;
@@ -170,6 +171,8 @@ async fn watch(
 ) -> Result<Option<Shown>, Error> {
     let until = Instant::now() + wait;
     let mut watch = None;
+    // The watch of the known grants, as long as the lock has others too.
+    let mut own = None;
     // The attempts of the known grants. Their tokens may be raised, which is no change.
     let mut attempts: Option<Vec<Vec<u8>>> = None;
     let mut looked_again = known.0 == 0;
@@ -190,9 +193,13 @@ async fn watch(
                     }
                     attempts = Some(grants.into_iter().map(|grant| grant.attempt.clone()).collect());
                 }
-                if !shown.is(known, attempts.as_deref().unwrap_or_default()) {
+                let attempts = attempts.as_deref().unwrap_or_default();
+                if !shown.is(known, attempts) {
                     return Ok(Some(shown));
                 }
+                let known: Vec<_> = shown.grants.iter().filter(|grant| attempts.contains(&grant.attempt)).collect();
+                let has_others = known.len() < shown.grants.len();
+                own = has_others.then(|| GrantWatch::of(own.take(), this.nodes(), key, &known, given));
             }
             Err(error) if watch.is_none() => return Err(error),
             Err(_) => {}
@@ -210,6 +217,7 @@ async fn watch(
         tokio::select! {
             biased;
             () = this.nodes().closed() => return Err(Error::closed()),
+            () = GrantWatch::changed(own.as_mut()) => {}
             changed = timeout_at(until, changed.changed()) => match changed {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(Error::closed()),

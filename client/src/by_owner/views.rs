@@ -234,6 +234,7 @@ fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
         attempt: newest.attempt.clone(),
         token: tokens.iter().max().map_or(0, |token| token.get()),
         tokens: named.map(|token| token.get()).collect(),
+        at: grants.iter().map(|(node, grant)| (*node, grant.token.get())).collect(),
         mode: newest.mode,
         holds: grants.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1),
         ttl: reliable(Duration::from_millis(kth(all(|grant| grant.left_ms)))),

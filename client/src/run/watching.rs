@@ -131,6 +131,20 @@ pub fn ask(
     .boxed()
 }
 
+/// Waits until a node reports another state than `known`: the grant with this token has ended, or has a newer note or
+/// another token.
+pub async fn change(nodes: Arc<Nodes>, key: Arc<[u8]>, node: usize, known: (u64, u64), given: Given) {
+    let mut after = Duration::ZERO;
+    loop {
+        let report = ask(Arc::clone(&nodes), Arc::clone(&key), node, Some(known), given, after).await;
+        after = match report.what {
+            Observation::Shows { .. } => return,
+            Observation::Same { .. } => Duration::ZERO,
+            Observation::Silent(_) => AGAIN,
+        };
+    }
+}
+
 /// Returns token and sequence number in a reply of LOCK.INFO or LOCK.WATCH; token 0 if the lock is free. `None` if the
 /// reply has another form.
 fn known_of(info: &Value) -> Option<(u64, u64)> {
