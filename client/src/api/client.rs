@@ -354,7 +354,7 @@ impl Client {
             false => debug_span!("try_lock", key = %ShownKey(key), ?wanted, nodes = nodes.len(), token = Empty),
         };
         let (note, class) = (options.full_note(), options.counted_as());
-        let sought = Sought { key: key.to_vec(), owner: None, request: 0, note, wanted, class, ticket };
+        let sought = Sought { key: key.into(), owner: None, request: 0, note, wanted, class, ticket };
         let wait = options.wait;
         let thread = self.thread()?;
         let auto = options.auto_extend.then_some(checked.max_hold);

@@ -1,6 +1,7 @@
 //! The state of the owners that this process acts for.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, Notify};
@@ -87,9 +88,6 @@ impl Table {
     /// Returns the slot, the state of this owner of a lock; creates it if there is none.
     pub fn slot(&self, id: &Id) -> Arc<Slot> {
         let mut slots = self.slots();
-        if let Some(slot) = slots.by_id.get(id) {
-            return Arc::clone(slot);
-        }
         // Leases end without notice, so unused slots are removed now and then. Doing so on every call would scan all
         // slots each time.
         if slots.by_id.len() >= slots.many {
@@ -103,8 +101,10 @@ impl Table {
     pub fn forget(&self, id: &Id, slot: Arc<Slot>) {
         let mut slots = self.slots();
         drop(slot);
-        if slots.by_id.get(id).is_some_and(|slot| !is_used(slot)) {
-            slots.by_id.remove(id);
+        if let Entry::Occupied(slot) = slots.by_id.entry(id.clone())
+            && !is_used(slot.get())
+        {
+            slot.remove();
         }
     }
 

@@ -125,8 +125,8 @@ impl OneRequest<'_> {
             return Ok(granted);
         }
         let sought = Sought {
-            key: self.take.key.clone(),
-            owner: Some(self.take.owner.clone()),
+            key: Arc::clone(&self.id.key),
+            owner: Some(Arc::clone(&self.id.owner)),
             request: rand::random(),
             note: self.take.note.clone(),
             wanted: self.take.wanted,

@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_command_is_of_the_mode_in_which_the_lease_is_wanted_by_then() {
         let client = Client::new(["redis://127.0.0.1:1"]).unwrap();
-        let lease = Arc::new(Lease::new(b"k", (None, 0), b"", Wanted::Exclusive, 1));
+        let lease = Arc::new(Lease::new((*b"k").into(), (None, 0), b"", Wanted::Exclusive, 1));
         let mut calls = Calls::new(&client.nodes(), &lease);
         let ask = Ask::Acquire { ttl_ms: 1_000, proposal: Token::new(7).unwrap(), retry: false };
         for wanted in [Wanted::Exclusive, Wanted::Shared, Wanted::Permit { limit: 3, number: Some(2) }] {

@@ -21,7 +21,7 @@ const ARGUMENTS_BYTES: usize = 96;
 #[derive(Debug)]
 pub struct Lease {
     /// The key of the lock.
-    pub key: Vec<u8>,
+    pub key: Arc<[u8]>,
     /// The name of this attempt on the nodes ([`attempt_of`]).
     pub owner: Arc<[u8]>,
     /// True if the caller chose the owner's name, so that another process may continue the lock.
@@ -42,9 +42,15 @@ pub struct Lease {
 impl Lease {
     /// Creates a new attempt on `nodes` nodes. `name` is the owner's name if the caller chose one, and `request` the
     /// number of the request.
-    pub fn new(key: &[u8], (name, request): (Option<&[u8]>, u32), note: &[u8], wanted: Wanted, nodes: usize) -> Self {
+    pub fn new(
+        key: Arc<[u8]>,
+        (name, request): (Option<&[u8]>, u32),
+        note: &[u8],
+        wanted: Wanted,
+        nodes: usize,
+    ) -> Self {
         Self {
-            key: key.to_vec(),
+            key,
             owner: attempt_of(name, request),
             is_named: name.is_some(),
             note: note.to_vec(),
@@ -56,9 +62,9 @@ impl Lease {
     }
 
     /// Creates the attempt of another process; every node may have its grant.
-    pub fn of_another(key: &[u8], attempt: &[u8], note: &[u8], wanted: Wanted) -> Self {
+    pub fn of_another(key: &Arc<[u8]>, attempt: &[u8], note: &[u8], wanted: Wanted) -> Self {
         Self {
-            key: key.to_vec(),
+            key: Arc::clone(key),
             owner: attempt.into(),
             is_named: true,
             note: note.to_vec(),
@@ -229,7 +235,7 @@ impl Lease {
     fn about(&self, name: &str) -> Cmd {
         let text = name.len() + self.key.len() + self.owner.len() + self.note.len();
         let mut command = Cmd::with_capacity(ARGUMENTS, text + ARGUMENTS_BYTES);
-        command.arg(name).arg(&self.key).arg(&*self.owner);
+        command.arg(name).arg(&*self.key).arg(&*self.owner);
         command
     }
 }
@@ -283,7 +289,7 @@ mod tests {
             (permit(Some(2)), " LIMIT 5 PERMIT 2", " LIMIT 5"),
         ];
         for (wanted, acquires, waits) in cases {
-            let lease = Lease::new(b"k", (None, 0), b"", wanted, 1);
+            let lease = Lease::new((*b"k").into(), (None, 0), b"", wanted, 1);
             for (retry, repeats) in [(false, ""), (true, " RETRY")] {
                 let ask = Ask::Acquire { ttl_ms: 9, proposal: token, retry };
                 assert_eq!(said(&lease, lease.command(ask)), format!("LOCK.ACQUIRE k 9{acquires} FENCE 7{repeats}"));
@@ -301,7 +307,7 @@ mod tests {
         let (token, words) = (Token::new(7).unwrap(), |command: Cmd| {
             String::from_utf8_lossy(&command.get_packed_command()).into_owned()
         });
-        let noted = Lease::new(b"k", (None, 0), b"web-1", Wanted::Exclusive, 1);
+        let noted = Lease::new((*b"k").into(), (None, 0), b"web-1", Wanted::Exclusive, 1);
         let ask = Ask::Acquire { ttl_ms: 9, proposal: token, retry: false };
         let tells = |behind| (words(noted.wait(5, token, behind)), words(noted.acquire_waiting(ask, 5, behind)));
         let (wait, acquire) = tells(None);
@@ -322,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_permit_keeps_its_number() {
-        let lease = |number| Lease::new(b"k", (None, 0), b"", Wanted::Permit { limit: 5, number }, 1);
+        let lease = |number| Lease::new((*b"k").into(), (None, 0), b"", Wanted::Permit { limit: 5, number }, 1);
         let any = lease(None);
         assert!(!any.is_number(0) && !any.is_number(6), "there is none such");
         assert!(any.is_number(4) && any.is_number(4) && !any.is_number(5), "it is the one that was granted first");
@@ -330,6 +336,6 @@ mod tests {
         let granted = |number| Ok(Value::Array(vec![Value::Int(7), Value::Int(0), Value::Int(number)]));
         assert!(lease(Some(2)).checked(granted(2)).is_ok() && lease(Some(2)).checked(granted(3)).is_err());
         assert!(lease(Some(2)).checked(Ok(Value::Nil)).is_ok());
-        assert!(!Lease::new(b"k", (None, 0), b"", Wanted::Shared, 1).is_number(2));
+        assert!(!Lease::new((*b"k").into(), (None, 0), b"", Wanted::Shared, 1).is_number(2));
     }
 }

@@ -85,9 +85,9 @@ impl Turn {
 /// The lock to acquire, and its owner.
 #[derive(Clone, Debug)]
 pub struct Sought {
-    pub key: Vec<u8>,
+    pub key: Arc<[u8]>,
     /// The name of the owner, if the caller chose one.
-    pub owner: Option<Vec<u8>>,
+    pub owner: Option<Arc<[u8]>>,
     /// The part that the names of all attempts of this request share.
     pub request: u32,
     pub note: Vec<u8>,
@@ -206,7 +206,10 @@ impl<'a> Taking<'a> {
         let Sought { key, owner, request, note, class, .. } = self.sought;
         let lease = match self.kept.take().filter(|_| keeps_name) {
             Some(kept) => kept,
-            None => Lease::new(key, (owner.as_deref(), *request), note, wanted, self.nodes.len()).of_class(class),
+            None => {
+                let name = (owner.as_deref(), *request);
+                Lease::new(Arc::clone(key), name, note, wanted, self.nodes.len()).of_class(class)
+            }
         };
         lease.set_wanted(wanted);
         self.asked_as = Arc::clone(&lease.owner);

@@ -116,7 +116,7 @@ pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option
         holds: AtomicU32::new(1),
         ended: SetOnce::new(),
         not_extended: Mutex::default(),
-        session: session.map(|session| (session, taken.lease.key.clone())),
+        session: session.map(|session| (session, taken.lease.key.to_vec())),
     });
     let (nodes, lease) = (&taken.nodes, Arc::clone(&taken.lease));
     let mut give_back = GiveBack::new(nodes, &lease, checked);

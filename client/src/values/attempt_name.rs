@@ -1,6 +1,6 @@
 //! Names of attempts to acquire a lock: the owners that the nodes know.
 
-use std::fmt::Write;
+use std::io::Write;
 use std::sync::Arc;
 
 /// Length of the suffix after the caller's name: a separator, 8 hexadecimal digits that all attempts of one request
@@ -13,10 +13,10 @@ const REQUEST_BYTES: usize = 8;
 /// repeat, so that no late message of one attempt can affect another.
 pub fn attempt_of(name: Option<&[u8]>, request: u32) -> Arc<[u8]> {
     let Some(name) = name else { return Arc::from(rand::random::<[u8; 20]>()) };
-    let mut digits = String::with_capacity(SUFFIX_BYTES);
-    // Writing to a string cannot fail.
-    let _ = write!(digits, "{}{request:08x}{:08x}", char::from(SIGN), rand::random::<u32>());
-    [name, digits.as_bytes()].concat().into()
+    let mut suffix = [0; SUFFIX_BYTES];
+    // There is room for all of it, so this cannot fail.
+    let _ = write!(&mut suffix[..], "{}{request:08x}{:08x}", char::from(SIGN), rand::random::<u32>());
+    name.iter().chain(&suffix).copied().collect()
 }
 
 /// Returns whether both are attempts of one request.

@@ -159,7 +159,7 @@ impl Node {
 
     /// Begins to wait for the outcome of a LOCK.WAIT of `lease` over `listener`; `None` if the listener has ended.
     fn wait_for(self: &Arc<Self>, listener: &Arc<Listener>, lease: &Lease) -> Option<Waiting> {
-        let about = (lease.key.clone().into_boxed_slice(), Box::from(&*lease.owner));
+        let about = (Box::from(&*lease.key), Box::from(&*lease.owner));
         let (number, told) = listener.add(&about)?;
         self.hearing.waits.fetch_add(1, Ordering::Relaxed);
         let (node, listener) = (Arc::clone(self), Arc::clone(listener));
