@@ -1,5 +1,6 @@
 //! The owners that a process acts for.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,13 +28,29 @@ const HOLDS_RELEASED_MAX: u32 = 64;
 /// Locks under owners' names that the caller chooses; created by [`Client::by_owner`].
 #[derive(Clone, Debug)]
 pub struct ByOwner {
-    pub(super) client: Client,
+    shared: Arc<Shared>,
     /// The nodes of the version of the set that a request works with.
     nodes: Arc<Nodes>,
-    pub(super) table: Arc<Table>,
-    pub(super) watches: Arc<Watches>,
+}
+
+/// The state that all requests share.
+#[derive(Debug)]
+pub struct Shared {
+    pub(super) client: Client,
+    pub(super) table: Table,
+    pub(super) watches: Watches,
     pub(super) waiting: Tally,
     pub(super) watching: Tally,
+    /// The checked options for requests about a lock that another process may have acquired.
+    of_another: Result<Checked, Error>,
+}
+
+impl Deref for ByOwner {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 impl Client {
@@ -49,9 +66,15 @@ impl Client {
     /// ```
     #[doc(hidden)]
     pub fn by_owner(&self) -> ByOwner {
-        let (nodes, table, watches) = (self.nodes(), Arc::default(), Arc::default());
-        let (waiting, watching) = (Tally::default(), Tally::default());
-        ByOwner { client: self.clone(), nodes, table, watches, waiting, watching }
+        let shared = Shared {
+            client: self.clone(),
+            table: Table::default(),
+            watches: Watches::default(),
+            waiting: Tally::default(),
+            watching: Tally::default(),
+            of_another: self.options().clone().ttl(LEASE_OF_ANOTHER).checked(),
+        };
+        ByOwner { shared: Arc::new(shared), nodes: self.nodes() }
     }
 }
 
@@ -73,7 +96,7 @@ impl ByOwner {
 
     /// Returns the checked options for requests about a lock that another process may have acquired.
     pub(super) fn of_another(&self) -> Result<Checked, Error> {
-        self.options(LEASE_OF_ANOTHER).checked()
+        self.of_another.clone()
     }
 
     /// Runs `work` on the client's thread, in one version of the set. If the set changes and the work fails, runs it
@@ -83,7 +106,7 @@ impl ByOwner {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let this = self.now();
+        let this = self.clone();
         let in_version = move |nodes| work(Self { nodes, ..this.clone() });
         let (nodes, given) = (self.client.nodes(), self.of_another()?.given);
         let (thread, work) = (self.client.thread()?, async move { nodes.on_present(given, in_version).await });
@@ -108,18 +131,18 @@ impl ByOwner {
     /// Stops extending locks for `keeper`, whose connection has ended.
     pub fn keeper_ended(&self, keeper: Keeper) {
         let Ok(thread) = self.client.thread() else { return };
-        let table = Arc::clone(&self.table);
+        let this = self.clone();
         // Runs after every request that the connection made and has cancelled by now.
         thread.spawn(async move {
-            for id in table.keeper_ended(keeper) {
-                let slot = table.slot(&id);
+            for id in this.table.keeper_ended(keeper) {
+                let slot = this.table.slot(&id);
                 let mut held = slot.held.lock().await;
                 if let Some(held) = held.as_mut().filter(|held| held.keeper == Some(keeper)) {
                     held.keeper = None;
                     held.guard.keep(None);
                 }
                 drop(held);
-                table.forget(&id, slot);
+                this.table.forget(&id, slot);
             }
         });
     }
