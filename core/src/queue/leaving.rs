@@ -180,7 +180,7 @@ impl Queues<'_> {
         };
         let then = now.plus_ms(u32::try_from(ms).unwrap_or(u32::MAX));
         // Requests that arrive after this can all wait until then, which is checked when they arrive. An earlier end is
-        // that of another guard, and the first one was lifted: whoever arrived between them was not checked. (A
+        // that of another guard, and the first one was lifted: requests that arrived between them were not checked. (A
         // difference of one millisecond is only the rounding of the time left.)
         if then > queue.postpone.plus_ms(1) || then.plus_ms(1) < queue.postpone {
             queue.postpone = then;

@@ -181,7 +181,7 @@ impl<T: Caller> Line<T> {
             let check_at = state.exchange.check_at();
             let flushed = state.flush(clock::now());
             let is_blocked = state.is_blocked || state.exchange.is_blocked();
-            // The client's thread checks a follower's connection all the time, but its own only when it is told to.
+            // The client's thread checks a follower's connection all the time, but its own only after a notification.
             let is_checked = runtime.is_some() || check_at.is_some_and(|at| Some(at) <= state.exchange.check_at());
             drop(state);
             match flushed {
