@@ -218,7 +218,7 @@ impl Oracle {
         self.at(place).end_turns(|told| told.owner == owner);
     }
 
-    /// Notes that the lock is reserved for nobody any more.
+    /// Notes that all reservations of the lock have ended.
     pub fn nobody_is_told(&mut self, place: Place) {
         self.at(place).told.clear();
     }

@@ -35,7 +35,7 @@ pub enum Request<'a> {
     BreakOn(&'a Breaking),
     /// A check whether a lease that is kept alive has to be renewed.
     Renew(&'a Renewal),
-    /// The end of a lease, for which this entry came due.
+    /// The end of a lease, for which this entry of the deadlines came due.
     Expire(&'a Due),
     /// A check of the key's queue: the first request may be able to get the lock.
     Look,

@@ -91,7 +91,7 @@ struct KeptLease {
     seen: u64,
 }
 
-/// Returns the renewals in a thousand seconds of a lease of `ttl`. A lease with a long key or owner counts as several,
+/// Returns how often a lease of `ttl` is renewed in a thousand seconds. A lease with a long key or owner counts as several,
 /// because each renewal writes these bytes to the AOF.
 fn renewals(ttl: Ttl, key: Key<'_>, owner: Owner<'_>) -> u64 {
     let parts = 1 + (key.name.len() + owner.bytes().len()) / RENEWAL_BYTES;

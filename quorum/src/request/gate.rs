@@ -57,7 +57,7 @@ pub enum GateMemory {
     /// The tokens that have passed. With a time in milliseconds (KEEP), the gate forgets them that long after a token
     /// passed last.
     Tokens(Option<u64>),
-    /// The lock in the key (HELD). The gate itself remembers nothing.
+    /// The lock whose key the command names (HELD): the holder's token passes. Nothing else is remembered.
     Lock,
 }
 

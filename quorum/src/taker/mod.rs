@@ -225,7 +225,7 @@ impl Taker {
         }
     }
 
-    /// Handles that the caller's limit passed while it still waited behind other callers of its process.
+    /// Handles that the caller's time to wait is over while it still waits behind other callers of its process.
     pub fn on_no_turn(&mut self) -> Task {
         Task::GiveUp(GaveUp::Behind)
     }

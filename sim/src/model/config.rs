@@ -17,9 +17,9 @@ pub(super) const KEYS_MAX: u32 = 2;
 /// The messages that may arrive late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LateMessages {
-    /// Requests and answers.
+    /// Requests and answers may arrive late.
     Always,
-    /// Only requests: a node's answer arrives together with its request.
+    /// Only requests may: the caller has a node's answer as soon as the request arrives there.
     Never,
 }
 

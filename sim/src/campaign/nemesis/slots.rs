@@ -23,7 +23,7 @@ use crate::campaign::world::World;
 const KEYS: usize = 4;
 
 /// The least time between the start of the cluster and its first grants, in milliseconds, on top of the largest skew.
-/// From then on a new node starts above the tokens of the node that dies.
+/// Tokens follow the clock, so a node that starts after the grants begins with tokens above those of the node that dies.
 const AHEAD_MS: u64 = 500;
 
 /// The number of attempts to form a cluster.
