@@ -32,7 +32,7 @@ const STEP: usize = 7_919;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// The numbers of held locks.
+    /// How many locks are held: one measurement for each number.
     #[arg(long, value_delimiter = ',', default_value = "1000,100000,1000000,4000000")]
     counts: Vec<usize>,
 

@@ -139,7 +139,7 @@ pub struct Listed {
     pub is_whole: Result<(), Failure>,
 }
 
-/// Returns the first `limit` matching locks by name. On each server, only the first `most` keys are inspected.
+/// Returns the first `limit` matching locks, in the order of their names. On each server, only the first `most` keys are inspected.
 ///
 /// # Errors
 ///
