@@ -32,7 +32,7 @@ const STEP: usize = 7_919;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many locks are held: one measurement for each number.
+    /// The sizes of the measurements, in held locks.
     #[arg(long, value_delimiter = ',', default_value = "1000,100000,1000000,4000000")]
     counts: Vec<usize>,
 
