@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use palisade_quorum::majority;
 use redis::cmd;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::grant_watch::GrantWatch;
 use super::owners::ByOwner;
@@ -20,6 +20,9 @@ use crate::net::pace::Given;
 use crate::net::wire;
 use crate::run::checked::Checked;
 use crate::{Error, NodeError, Why};
+
+/// Pause before nodes are asked again for a watched lock, after too few answered.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 impl ByOwner {
     /// Returns the remaining time of the grant with this token, less the drift of clocks; `None` if nobody holds the
@@ -179,7 +182,8 @@ async fn watch(
     let _counted = this.watching.begin();
     loop {
         let this = &this.now();
-        // Too few nodes may answer for a while, which is no change.
+        // Too few nodes may answer for a while, which is no change: they are asked again.
+        let mut is_answered = true;
         let token = (known.0 != 0 && attempts.is_none()).then_some(known.0);
         match read_state(this, key, None, token, given).await {
             Ok(shown) => {
@@ -202,7 +206,7 @@ async fn watch(
                 own = has_others.then(|| GrantWatch::of(own.take(), this.nodes(), key, &known, given));
             }
             Err(error) if watch.is_none() => return Err(error),
-            Err(_) => {}
+            Err(_) => is_answered = false,
         }
         if Instant::now() >= until {
             return Ok(None);
@@ -217,6 +221,8 @@ async fn watch(
         tokio::select! {
             biased;
             () = this.nodes().closed() => return Err(Error::closed()),
+            () = this.nodes().superseded() => {}
+            () = sleep(ASK_AGAIN), if !is_answered => {}
             () = GrantWatch::changed(own.as_mut()) => {}
             changed = timeout_at(until, changed.changed()) => match changed {
                 Ok(Ok(())) => {}

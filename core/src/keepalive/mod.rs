@@ -242,6 +242,10 @@ impl KeepAlives {
     ) {
         let name = self.places.name(key).unwrap_or_else(|| key.name.into());
         let holder = Arc::new(Holder { db: key.db, name, owner: owner.bytes().into() });
+        // The answer to an earlier request may come after a later grant of the owner.
+        if self.kept.get(&holder).is_some_and(|kept| kept.granted > granted) {
+            return;
+        }
         let mut until = now.plus_ms(keep.ms);
         if let Some(kept) = self.remove(&holder) {
             until = until.max(kept.until);

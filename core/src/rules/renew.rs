@@ -286,6 +286,18 @@ mod tests {
         assert_eq!((dbs(&node), node.keepalives.next_due()), (vec![1, 2], Some(at(20_000).boot)));
     }
 
+    /// The answer to a first request arrives after the owner has released that grant and has another one. The lease of
+    /// the later grant is still renewed.
+    #[test]
+    fn a_late_answer_does_not_take_the_place_of_a_later_grant() {
+        let mut node = node();
+        let keep = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
+        for granted in [5, 0] {
+            node.keep_alive(KEY, owner("me"), at(granted).boot, ttl(1_000), keep, at(6).boot);
+        }
+        assert!(node.keepalives.of(KEY).unwrap().left_ms(owner("me"), at(5).boot, at(6).boot).is_some());
+    }
+
     /// Regression: the leases of a lock that was renamed away and back were checked before those that were due, and all
     /// others ended meanwhile.
     #[test]

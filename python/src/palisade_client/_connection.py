@@ -125,7 +125,7 @@ class Connection:
         except Exception as error:
             self._fail(error)
         finally:
-            self._is_retired = True
+            self._fail(Unavailable(f"the connection to {self._address} was closed"))
             await _disconnect(self._link)
 
     def _fail(self, error: Exception) -> None:

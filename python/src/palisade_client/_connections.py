@@ -31,6 +31,12 @@ _LATE_ANSWER = 1.0
 # Maximum delay of the end of an event loop, in seconds.
 _END_WITHIN = 1.0
 
+# Maximum time, in seconds, for which the end of an event loop waits for the program's own tasks.
+_OTHERS_END_WITHIN = 10.0
+
+# The beginning of the names of this package's tasks.
+_OWN_TASK = "palisade: "
+
 # Pauses between attempts to release a lock; the last one repeats.
 _AGAIN = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -241,7 +247,7 @@ class Connections:
 
     def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Does ``work`` even if its caller ends; ``close`` waits for it."""
-        task = self.loop.create_task(work)
+        task = self.loop.create_task(work, name=f"{_OWN_TASK}background")
         self._background.add(task)
         task.add_done_callback(self._done)
         return task
@@ -276,7 +282,7 @@ class Connections:
 
     def _opened(self) -> asyncio.Task[Connection]:
         if not self._until_loop_ends:
-            self._until_loop_ends.append(self.loop.create_task(_close_with_loop(weakref.ref(self))))
+            self._until_loop_ends.append(self.loop.create_task(_close_with_loop(weakref.ref(self)), name=f"{_OWN_TASK}end"))
         # Others may share it, so no single cancellation ends it.
         return self.in_background(self._opening_one())
 
@@ -317,6 +323,10 @@ async def _close_with_loop(connections: weakref.ref[Connections]) -> None:
     finally:
         ending = connections()
         if ending is not None and not ending.is_closing:
+            # The program's own tasks may still release locks.
+            others = {task for task in asyncio.all_tasks() if not task.get_name().startswith(_OWN_TASK)}
+            if others:
+                await asyncio.wait(others, timeout=_OTHERS_END_WITHIN)
             await ending.close(_END_WITHIN)
 
 

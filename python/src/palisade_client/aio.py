@@ -472,6 +472,9 @@ class Palisade:
             forsake(self._present)
             self._present = None
         present = self._present
+        if present is not None and present.connections.is_closing:
+            # A cancellation of all tasks closed it, and the program goes on.
+            present = None
         if present is not None and present.connections.loop is not loop:
             if not present.connections.loop.is_closed():
                 raise BadArgument("this Palisade is used in another event loop: make one for each")

@@ -151,6 +151,28 @@ def pending_async() -> None:
     asyncio.run(main())
 
 
+def held_async() -> None:
+    """Ends an event loop while tasks hold locks, which release them as they are cancelled."""
+
+    async def hold(locks: aio.Palisade, key: str, held: asyncio.Event) -> None:
+        async with locks.lock(key, ttl=60):
+            held.set()
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        for n in range(8):
+            held = asyncio.Event()
+            left.append(asyncio.create_task(hold(aio.Palisade(url), f"{key}:{n}", held)))
+            await held.wait()
+
+    asyncio.run(main())
+    server = redis.Redis(unix_socket_path=url.removeprefix("unix://"))
+    assert [server.exists(f"{key}:{n}") for n in range(8)] == [0] * 8, "they are released"
+
+
 def observed() -> None:
     for leader in Palisade(url).election(key).observe():
         assert leader is None
