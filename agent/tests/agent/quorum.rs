@@ -1,7 +1,7 @@
 //! Tests an agent with several nodes, of which some fail, and whose clients disconnect.
 
 use crate::fixture::{Nodes, Running, nowhere, packed};
-use crate::harness::{Reply, error, int, null, wait_until};
+use crate::harness::{Reply, error, int, null, text, wait_until};
 
 #[test]
 fn without_nodes_there_is_no_lock_and_each_says_why() {
@@ -177,6 +177,25 @@ fn one_of_several_readers_hears_that_its_grant_was_taken_away() {
         assert!(server.client().say(&format!("LOCK.BREAK k TOKEN {}", own.field("token").as_int())).as_int() > 0);
     }
     assert_eq!(watching.hear().field("holders"), int(2));
+}
+
+/// Regression: a BREAK through the agent also forgot the owner that was granted the lock because of it, before all
+/// nodes had answered. That owner could take a second permit.
+#[test]
+fn a_break_does_not_forget_the_next_holder() {
+    let nodes = Nodes::start(3);
+    let agent = nodes.agent();
+    let (mut me, mut next) = (agent.client(), agent.client());
+    for owner in ["a", "b"] {
+        assert!(me.say(&format!("LOCK.ACQUIRE k {owner} 60000 LIMIT 2")).as_list()[0].as_int() > 0);
+    }
+    next.ask("LOCK.ACQUIRE k next 60000 LIMIT 2 WAIT 60000");
+    wait_until("it waits everywhere", || nodes.0.iter().all(|node| node.info("waiters") == 1));
+    // The other two grant the lock while this one's answer to the BREAK is still to come.
+    assert_eq!(nodes.0[2].client().say("CLIENT PAUSE 500 ALL"), text("OK"));
+    me.say("LOCK.BREAK k");
+    assert!(next.hear().as_list()[0].as_int() > 0);
+    assert!(next.say("LOCK.ACQUIRE k next 60000 LIMIT 2").is_error("OWNED"));
 }
 
 /// Regression: an owner that had lost the lock got the answer that it held the lock until now. Two of five nodes still

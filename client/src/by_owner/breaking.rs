@@ -31,10 +31,8 @@ impl ByOwner {
 async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Checked) -> Result<Option<u64>, Error> {
     let nodes = this.nodes();
     let (mut whys, mut largest) = (vec![None; nodes.len()], None);
-    let mut breaking = match token {
-        Some(token) => Some(Breaking::begin(token, attempts_told(this, key, token).await)),
-        None => None,
-    };
+    let attempts = held_attempts(this, key, token).await;
+    let mut breaking = token.map(|token| Breaking::begin(token, attempts.clone()));
     loop {
         let of_node = match &mut breaking {
             None => vec![vec![None]; nodes.len()],
@@ -60,9 +58,10 @@ async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Che
             "no node that answered shows this token, and the lock is held: a node that did not answer may have it";
         return Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)));
     }
+    // Another owner may have been granted the lock meanwhile, because it was broken.
     for slot in this.table.of_key(key) {
         let mut held = slot.held.lock().await;
-        if held.as_ref().is_some_and(|held| held.is(token)) {
+        if held.as_ref().is_some_and(|held| attempts.iter().any(|attempt| **attempt == *held.guard.lease().owner)) {
             *held = None;
         }
     }
@@ -101,11 +100,11 @@ async fn ask_all(
     join_all(asked.map(|(place, tokens)| ask(place, tokens))).await
 }
 
-/// Returns the names of this process's attempts to acquire `key` whose owners received this token.
-async fn attempts_told(this: &ByOwner, key: &[u8], token: u64) -> Vec<Vec<u8>> {
+/// Returns the names of this process's attempts that hold `key`: those whose owners received this token, or all.
+async fn held_attempts(this: &ByOwner, key: &[u8], token: Option<u64>) -> Vec<Vec<u8>> {
     let mut attempts = vec![];
     for slot in this.table.of_key(key) {
-        if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(Some(token))) {
+        if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(token)) {
             attempts.push(held.guard.lease().owner.to_vec());
         }
     }
