@@ -574,7 +574,7 @@ demo: setup ## Tell a story with five nodes: wait, kill, restart, pause, refuse:
 
 # What is packed, and how that is checked: packaging/.
 CARGO_DEB := 3.8.0
-CARGO_CYCLONEDX := 0.5.9
+CARGO_CYCLONEDX := $(shell sed -n 's/^ARG CARGO_CYCLONEDX=//p' packaging/Containerfile)
 
 .PHONY: dist
 dist: build setup-dist ## Pack the module, the program, man pages and completions: target/dist has a .tar.gz, a .deb, an .rpm and debug files
