@@ -27,7 +27,7 @@ INSTALL_MISSING = [ $${\#missing[@]} = 0 ] || { \
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PORT=6380 make run            on a port of your choice (default: 6379 or the next free one)"
 	@echo "  DATA=folder make run          with its data elsewhere (default: data/<port>)"
@@ -577,12 +577,17 @@ CARGO_DEB := 3.8.0
 CARGO_CYCLONEDX := $(shell sed -n 's/^ARG CARGO_CYCLONEDX=//p' packaging/Containerfile)
 
 .PHONY: dist
-dist: build setup-dist ## Pack the module, the program, man pages and completions: target/dist has a .tar.gz, a .deb, an .rpm and debug files
-	@packaging/make-dist "$(dir $(MODULE))"
+dist: setup-dist $(if $(ARCH),setup-$(ARCH)) ## Build and pack the module, the program, man pages and completions: target/dist has a .tar.gz, a .deb, an .rpm and debug files. ARCH=arm64: adds those for ARM
+	@packaging/make-dist $(ARCH:arm64=aarch64)
 
 .PHONY: test-dist
 test-dist: dist setup-debian ## Install what dist packed into a fresh Debian, start a server as its unit does, lock, restart, purge: a minute (root)
 	@$(AS_ROOT) packaging/test-dist "$(CLI)"
+
+.PHONY: test-arm64
+test-arm64: setup-arm64 ## Pack for ARM as well, and lock, restart and release on an emulated server: minutes the first time
+	@$(MAKE) --no-print-directory dist ARCH=arm64
+	@packaging/test-arm64 "$(CLI)" $(ARM64)
 
 .PHONY: test-container
 test-container: setup-containers ## Build the image and use it: locks over a restart, five servers and an agent of packaging/compose.yaml: minutes (root)
@@ -594,10 +599,31 @@ AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo --preserve-env=PATH,HOME)
 .PHONY: setup-debian
 setup-debian: setup
 	@missing=(); \
+	[ -f /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring); \
 	command -v mmdebstrap >/dev/null || missing+=(mmdebstrap); \
 	command -v lintian >/dev/null || missing+=(lintian); \
 	command -v cpio >/dev/null || missing+=(cpio); \
 	$(INSTALL_MISSING)
+
+# Debian's server for ARM, unpacked and not installed: an emulator runs it.
+ARM64 := target/arm64
+
+.PHONY: setup-arm64
+setup-arm64: setup-debian
+	@missing=(); \
+	command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu); \
+	[ -d /usr/aarch64-linux-gnu/include ] || missing+=(libc6-dev-arm64-cross); \
+	command -v qemu-aarch64 >/dev/null || missing+=(qemu-user); \
+	$(INSTALL_MISSING)
+	@[ -d "$$(rustc --print sysroot)/lib/rustlib/aarch64-unknown-linux-gnu" ] || { \
+	  echo "Installing Rust's standard library for ARM"; \
+	  rustup target add aarch64-unknown-linux-gnu; \
+	}
+	@[ -x $(ARM64)/usr/bin/redis-server ] || { \
+	  echo "Unpacking Debian's redis-server for ARM into $(ARM64)"; \
+	  rm -rf $(ARM64); mkdir -p target; \
+	  mmdebstrap --quiet --variant=extract --architecture=arm64 --include=redis-server bookworm $(ARM64); \
+	}
 
 .PHONY: setup-containers
 setup-containers: setup-debian
