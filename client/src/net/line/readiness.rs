@@ -1,6 +1,5 @@
 //! Waits for a socket on the runtime of the waiting task.
 
-use std::future::poll_fn;
 use std::io;
 
 use socket2::{Domain, Socket};
@@ -8,7 +7,6 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 /// Another handle of a socket, registered with one runtime. It is only for waiting: nothing is read or written over it.
-/// One task waits at a time, so that it needs no entry in a list of waiting tasks, and wakes at its last wait only.
 #[derive(Debug)]
 pub enum Readiness {
     /// Over a network.
@@ -28,22 +26,20 @@ impl Readiness {
 
     /// Waits until new bytes may have arrived since this method last returned.
     pub async fn readable(&self) -> io::Result<()> {
-        poll_fn(|context| match self {
-            Self::Tcp(socket) => socket.poll_read_ready(context),
-            Self::Unix(socket) => socket.poll_read_ready(context),
-        })
-        .await?;
+        match self {
+            Self::Tcp(socket) => socket.readable().await?,
+            Self::Unix(socket) => socket.readable().await?,
+        }
         self.forget(Interest::READABLE);
         Ok(())
     }
 
     /// Waits until the system may accept more.
     pub async fn writable(&self) -> io::Result<()> {
-        poll_fn(|context| match self {
-            Self::Tcp(socket) => socket.poll_write_ready(context),
-            Self::Unix(socket) => socket.poll_write_ready(context),
-        })
-        .await?;
+        match self {
+            Self::Tcp(socket) => socket.writable().await?,
+            Self::Unix(socket) => socket.writable().await?,
+        }
         self.forget(Interest::WRITABLE);
         Ok(())
     }
