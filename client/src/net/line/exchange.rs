@@ -276,15 +276,18 @@ impl<T: Caller> Exchange<T> {
                     let due = now + next.given.least();
                     self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
                 }
-                // The time of the check stays, so that the next request need not set a timer again.
-                None if self.slots.capacity() > SLOTS_KEPT => self.slots = VecDeque::new(),
-                None => {}
+                None => {
+                    self.check_at = None;
+                    if self.slots.capacity() > SLOTS_KEPT {
+                        self.slots = VecDeque::new();
+                    }
+                }
             }
             return Ok(Some(Arrived::Answer { waits, sent, reply }));
         }
     }
 
-    /// Returns the time of the next check; `None` if none is needed. It may come from a request that is answered.
+    /// Returns the time of the next check; `None` if no caller waits.
     pub fn check_at(&self) -> Option<Instant> {
         self.check_at
     }

@@ -160,38 +160,36 @@ impl<T: Caller> Line<T> {
         }
         let is_alone = state.exchange.under_way() < CROWD && state.arrived < CROWD;
         let is_first = state.exchange.ask(packed, waiting);
-        let runtime = guest.map(Handle::id);
-        let claim = runtime.filter(|_| state.follower.is_none()).map(|runtime| {
+        let Some(runtime) = guest.map(Handle::id) else {
+            drop(state);
+            if is_first {
+                self.asked.notify_one();
+            }
+            return Ok(None);
+        };
+        let claim = state.follower.is_none().then(|| {
             state.followers += 1;
             let number = state.followers;
             state.follower = Some(Follower { runtime, number, silent: 0, missed: 0, idle: 0, is_used: true });
             Claim { line: Arc::clone(self), runtime, number }
         });
-        let is_own = match (runtime, &mut state.follower) {
-            (None, _) => home::is_home(),
-            (Some(runtime), Some(follower)) => {
-                follower.is_used |= follower.runtime == runtime;
-                follower.runtime == runtime
-            }
-            (Some(_), None) => false,
-        };
-        let server = if is_own && runtime.is_some() { &self.called } else { &self.asked };
+        let is_own = state.follower.as_mut().is_some_and(|follower| {
+            follower.is_used |= follower.runtime == runtime;
+            follower.runtime == runtime
+        });
         if is_first && is_own && is_alone {
             // Few other requests are under way, so this one does not wait to be written with them.
-            let check_at = state.exchange.check_at();
             let flushed = state.flush(clock::now());
             let is_blocked = state.is_blocked || state.exchange.is_blocked();
-            // The client's thread checks a follower's connection all the time, but its own only after a notification.
-            let is_checked = runtime.is_some() || check_at.is_some_and(|at| Some(at) <= state.exchange.check_at());
             drop(state);
             match flushed {
-                Ok(()) if is_blocked || !is_checked => server.notify_one(),
+                Ok(()) if is_blocked => self.called.notify_one(),
                 Ok(()) => {}
                 Err(why) => self.fail(why),
             }
         } else if is_first {
             drop(state);
-            server.notify_one();
+            if is_own { self.called.notify_one() } else { self.asked.notify_one() }
         }
         if claim.is_some() {
             self.asked.notify_one();
@@ -405,4 +403,86 @@ fn broken(why: io::Error) -> Why {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use redis::Value;
+
+    use super::*;
+    use crate::net::pace::Given;
+
+    struct Asker(usize, Arc<AtomicUsize>);
+
+    impl Caller for Asker {
+        fn is_wanted(&self) -> bool {
+            true
+        }
+    }
+
+    impl Drop for Asker {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn line() -> (Arc<Line<Asker>>, UnixStream) {
+        let (own, other) = UnixStream::pair().unwrap();
+        own.set_nonblocking(true).unwrap();
+        (Arc::new(Line::new(Stream::new(own.into()))), other)
+    }
+
+    fn waiting(number: usize, gone: &Arc<AtomicUsize>) -> Waiting<Asker> {
+        let second = Duration::from_secs(1);
+        let given = Given::Within { least: second, most: second };
+        Waiting { waits: Asker(number, Arc::clone(gone)), given, from: None, before: None }
+    }
+
+    /// Sends more than the system accepts at once; the server answers only when all requests have arrived. Each caller
+    /// gets its own answer.
+    #[test]
+    fn so_much_is_asked_as_there_is_and_each_hears_its_answer() {
+        const COUNT: usize = 20_000;
+        let ((line, mut server), gone) = (line(), Arc::default());
+        let request = redis::cmd("PING").arg("x".repeat(40)).get_packed_command();
+        for number in 0..COUNT {
+            assert!(line.ask(&request, waiting(number, &gone), None).is_ok());
+        }
+        let bytes = COUNT * request.len();
+        let serving = std::thread::spawn(move || {
+            server.read_exact(&mut vec![0; bytes]).unwrap();
+            let answers: String = (0..COUNT).map(|number| format!(":{number}\r\n")).collect();
+            server.write_all(answers.as_bytes()).unwrap();
+            server
+        });
+        let mut heard = vec![];
+        while heard.len() < COUNT {
+            line.flush(Instant::now()).unwrap();
+            line.read(Instant::now(), &mut heard).unwrap();
+        }
+        for (number, arrived) in heard.iter().enumerate() {
+            let Arrived::Answer { waits: Some(asker), reply, .. } = arrived else { panic!("no answer: {number}") };
+            assert_eq!((asker.0, reply), (number, &Value::Int(number as i64)));
+        }
+        let server = serving.join().unwrap();
+        server.shutdown(Shutdown::Both).unwrap();
+        assert!(line.read(Instant::now(), &mut heard).is_err(), "it hung up");
+    }
+
+    #[test]
+    fn what_was_not_sent_is_taken_back_and_the_rest_is_told_at_the_end() {
+        let ((line, _server), gone) = (line(), Arc::default());
+        let request = redis::cmd("PING").get_packed_command();
+        assert!(line.ask(&request, waiting(0, &gone), None).is_ok());
+        line.flush(Instant::now()).unwrap();
+        assert!(line.ask(&request, waiting(1, &gone), None).is_ok());
+        let not_sent: Vec<_> = line.close().iter().map(|asker| asker.0).collect();
+        assert!(line.ask(&request, waiting(2, &gone), None).is_err());
+        let sent: Vec<_> = line.end().iter().map(|asker| asker.0).collect();
+        assert_eq!((not_sent, sent, gone.load(Ordering::Relaxed)), (vec![1], vec![0], 3));
+    }
+}
