@@ -1,6 +1,7 @@
 //! The state that the locks of a session share: the times of their extensions, and the end of the session.
 
 use std::fmt;
+use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 
 use palisade_quorum::BootTime;
@@ -41,6 +42,9 @@ pub struct SessionLife {
     began: BootTime,
     ended: SetOnce<SessionEnd>,
 }
+
+// The end is set in one step, so a panic leaves it whole. Without this a session could not be used after a caught panic.
+impl RefUnwindSafe for SessionLife {}
 
 impl SessionLife {
     pub fn begin() -> Self {
@@ -88,7 +92,17 @@ impl SessionLife {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::UnwindSafe;
+
     use super::*;
+
+    /// A program that catches panics may go on with its sessions.
+    #[test]
+    fn a_session_outlasts_a_caught_panic() {
+        fn outlasts<T: UnwindSafe + RefUnwindSafe>() {}
+        outlasts::<crate::Session>();
+        outlasts::<crate::blocking::Session>();
+    }
 
     #[test]
     fn the_first_loss_ends_it_and_a_release_does_not() {
