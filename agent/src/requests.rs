@@ -6,7 +6,6 @@
 use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
-use palisade_quorum::parse_integer;
 use tokio::time::Instant;
 
 use crate::limits::{ARGUMENTS_MAX, LENGTH_LINE_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_UNKNOWN_MAX};
@@ -166,8 +165,7 @@ impl Requests {
 }
 
 fn number(digits: &[u8]) -> Option<i64> {
-    let usual = parse_integer(digits).and_then(|number| i64::try_from(number).ok());
-    usual.or_else(|| std::str::from_utf8(digits).ok()?.parse().ok())
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Parses replies in a buffer: their length and value.
 
-use palisade_quorum::parse_integer;
 use redis::Value;
 
 /// End of a line.
@@ -67,8 +66,7 @@ fn line(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 fn number(text: &[u8]) -> Result<i64, Malformed> {
-    let usual = parse_integer(text).and_then(|number| i64::try_from(number).ok());
-    usual.or_else(|| std::str::from_utf8(text).ok()?.parse().ok()).ok_or(Malformed)
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(Malformed)
 }
 
 /// Parses a length; `None` for a null.
