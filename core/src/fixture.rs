@@ -59,7 +59,7 @@ pub fn releases(name: &str) -> Release<'_> {
 /// milliseconds, while the connection `client` is open.
 pub fn keep_alive(node: &mut Node, client: u64, ms: u64, now: u64) {
     let keep = KeepAlive::new(ClientId(client), Some(ms), ttl(1_000)).unwrap();
-    node.keep_alive(KEY, owner("me"), at(0).boot, ttl(1_000), keep, at(now).boot);
+    node.keepalives.keep(KEY, owner("me"), at(0).boot, ttl(1_000), keep, at(now).boot);
 }
 
 /// Returns the mode of the permit `number` of `limit` permits.

@@ -27,7 +27,7 @@ impl World {
         let earlier = self.keeping.kept.get(&at).filter(|kept| granted == kept.granted);
         let until = now.plus_ms(wish.ms).max(earlier.map_or(now, |kept| kept.until));
         let owner = Owner::new(owner).expect("an owner when it came");
-        self.node.keep_alive(key_of(place, &name), owner, granted, wish.ttl, wish.keep, now);
+        self.node.keepalives_mut().keep(key_of(place, &name), owner, granted, wish.ttl, wish.keep, now);
         let left = self.kept_ms(&at, granted);
         assert_eq!(left, Some(until.ms_since(now)), "of {wish:?}, after {earlier:?}");
         let (client, ttl_ms) = (wish.client, wish.ttl.ms());

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use palisade_core::engine::{Key, Request};
 use palisade_core::request::{Acquire, Form, Owner, Ttl};
-use palisade_core::{BootTime, ClientId, KeepAlive, Node, Refusal, WaiterId};
+use palisade_core::{BootTime, ClientId, KeepAlive, KeepAlives, Refusal, WaiterId};
 
 use super::pass;
 use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
@@ -56,21 +56,21 @@ impl Keeps {
 
     /// Begins to keep the lease alive, because its client is being answered with the grant that began at `granted`.
     pub fn begin(&self, granted: BootTime) {
-        self.with(|node, key, owner| node.keep_alive(key, owner, granted, self.ttl, self.keepalive, clock::boot_now()));
+        self.with(|all, key, owner| all.keep(key, owner, granted, self.ttl, self.keepalive, clock::boot_now()));
     }
 
     fn begin_wait(&self) {
-        self.with(|node, key, owner| node.keepalives_mut().begin_wait(key, owner, self.ttl));
+        self.with(|all, key, owner| all.begin_wait(key, owner, self.ttl));
     }
 
     fn end_wait(&self) {
-        self.with(|node, key, owner| node.keepalives_mut().end_wait(key, owner, self.ttl));
+        self.with(|all, key, owner| all.end_wait(key, owner, self.ttl));
     }
 
-    fn with(&self, change: impl FnOnce(&mut Node, Key<'_>, Owner<'_>)) {
+    fn with(&self, change: impl FnOnce(&mut KeepAlives, Key<'_>, Owner<'_>)) {
         // The owner was valid when the request arrived.
         let Ok(owner) = Owner::new(&self.owner) else { return };
-        state::with(|node| change(node, Key { db: self.db, name: &self.name }, owner));
+        state::with(|node| change(node.keepalives_mut(), Key { db: self.db, name: &self.name }, owner));
     }
 }
 

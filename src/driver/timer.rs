@@ -201,7 +201,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
             );
         }
         Err(OtherType) => state::with(|node| match &work {
-            Work::Renew(renewal) => node.stop_renewing(renewal),
+            Work::Renew(renewal) => node.keepalives_mut().end(renewal),
             Work::Break(breaking) => node.answer_break(breaking),
             Work::Expire(due) => node.forget_due(due),
             Work::Look(..) => node.postpone(key, Refusal::WrongType, now),

@@ -19,10 +19,8 @@ use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::net::wire;
 use crate::run::checked::Checked;
+use crate::run::watching::AGAIN;
 use crate::{Error, NodeError, Why};
-
-/// Pause before nodes are asked again for a watched lock, after too few answered.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 impl ByOwner {
     /// Returns the remaining time of the grant with this token, less the drift of clocks; `None` if nobody holds the
@@ -222,7 +220,7 @@ async fn watch(
             biased;
             () = this.nodes().closed() => return Err(Error::closed()),
             () = this.nodes().superseded() => {}
-            () = sleep(ASK_AGAIN), if !is_answered => {}
+            () = sleep(AGAIN), if !is_answered => {}
             () = GrantWatch::changed(own.as_mut()) => {}
             changed = timeout_at(until, changed.changed()) => match changed {
                 Ok(Ok(())) => {}

@@ -20,7 +20,7 @@ use crate::values::failure::Why;
 const WATCHED: Duration = Duration::from_secs(3);
 
 /// Pause before a node that did not answer is asked again.
-const AGAIN: Duration = Duration::from_millis(200);
+pub const AGAIN: Duration = Duration::from_millis(200);
 
 /// Pause before a guarded node is asked again.
 const GUARDED_AGAIN: Duration = Duration::from_secs(1);

@@ -19,9 +19,6 @@ use crate::values::key::Key;
 use crate::values::limits::{KEEPALIVE_BYTES, RENEW_AGAIN_MS, RENEWAL_BYTES, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL};
 use crate::values::time::BootTime;
 
-/// The most renewals in a thousand seconds.
-const RENEWALS_MAX: u64 = RENEWALS_A_SECOND_MAX * 1_000;
-
 /// The id of a connection on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
@@ -196,8 +193,16 @@ impl KeepAlives {
     /// refused, so it may move to another connection.
     pub fn ensure_room(&self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl) -> Result<(), Refusal> {
         let needed = renewals(ttl, key, owner);
-        let is_full = self.places.renewals() + self.waiting + needed > RENEWALS_MAX;
-        if is_full && needed > self.renewals_of(key, owner) { Err(Refusal::KeepAliveFull) } else { Ok(()) }
+        if !self.has_room(needed) && needed > self.renewals_of(key, owner) {
+            Err(Refusal::KeepAliveFull)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Returns whether this many more renewals in a thousand seconds are within the node's maximum.
+    fn has_room(&self, renewals: u64) -> bool {
+        self.places.renewals() + self.waiting + renewals <= RENEWALS_A_SECOND_MAX * 1_000
     }
 
     /// Notes that a request waits for a lease that is to be kept alive: its renewals count from now on.
@@ -231,7 +236,7 @@ impl KeepAlives {
     /// Begins to renew the lease of `ttl` that `owner` has of the lock of `key`, by the grant that began at `granted`. If
     /// the request is repeated over another connection, the lease is bound to that one, and is renewed until the later
     /// of both KEEPALIVE times.
-    pub(crate) fn keep(
+    pub fn keep(
         &mut self,
         key: Key<'_>,
         owner: Owner<'_>,
@@ -281,13 +286,13 @@ impl KeepAlives {
     /// Notes that the lock of this lease was found in its key, so that the lease counts towards the node's maximum of
     /// renewals, again if the lock had left. Returns false if it had, and if there is no room for it any more.
     pub(crate) fn found(&mut self, renewal: &Renewal) -> bool {
+        let has_room = self.has_room(renewal.kept.share.renewals);
         let Some(kept) = self.kept.get_mut(&renewal.holder) else { return false };
-        let is_here = self.places.is_here(&renewal.holder, kept.seen);
-        if !is_here && self.places.renewals() + self.waiting + kept.share.renewals > RENEWALS_MAX {
-            return false;
+        let counts = has_room || self.places.is_here(&renewal.holder, kept.seen);
+        if counts {
+            self.places.on_found(&renewal.holder, &mut kept.seen, kept.share);
         }
-        self.places.on_found(&renewal.holder, &mut kept.seen, kept.share);
-        true
+        counts
     }
 
     /// Notes that the lock left `key`, by whatever command. Its leases do not count towards the node's maximum of
@@ -305,7 +310,7 @@ impl KeepAlives {
     }
 
     /// Stops renewing this lease, whatever its KEEPALIVE asked for.
-    pub(crate) fn end(&mut self, renewal: &Renewal) {
+    pub fn end(&mut self, renewal: &Renewal) {
         self.remove(&renewal.holder);
     }
 

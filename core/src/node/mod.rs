@@ -18,7 +18,7 @@ use crate::guard::flush::Flush;
 use crate::guard::slots::Slots;
 use crate::guard::{Guard, SavedGuard, guard_ms};
 use crate::history::History;
-use crate::keepalive::{KeepAlive, KeepAlives, Renewal};
+use crate::keepalive::KeepAlives;
 use crate::lock::deadlines::Deadlines;
 use crate::lock::grant::Grant;
 use crate::lock::phase::Past;
@@ -31,7 +31,7 @@ use crate::queue::shares::Load;
 use crate::queue::waiting::Waiting;
 use crate::queue::watching::Watching;
 use crate::refusal::Refusal;
-use crate::request::{Owner, Ttl};
+use crate::request::Owner;
 use crate::tokens::Tokens;
 use crate::values::cause::Cause;
 use crate::values::key::Key;
@@ -249,25 +249,6 @@ impl Node {
     /// Returns the leases that the node renews, for changes.
     pub fn keepalives_mut(&mut self) -> &mut KeepAlives {
         &mut self.keepalives
-    }
-
-    /// Keeps a lease of `ttl` alive, from `now` on. It belongs to the grant of the lock of `key` to `owner` that began at
-    /// `granted`.
-    pub fn keep_alive(
-        &mut self,
-        key: Key<'_>,
-        owner: Owner<'_>,
-        granted: BootTime,
-        ttl: Ttl,
-        keep: KeepAlive,
-        now: BootTime,
-    ) {
-        self.keepalives.keep(key, owner, granted, ttl, keep, now);
-    }
-
-    /// Stops renewing this lease, because its key no longer holds the lock.
-    pub fn stop_renewing(&mut self, renewal: &Renewal) {
-        self.keepalives.end(renewal);
     }
 
     /// Returns the ledger: which part of the node's state is on the disk, and what must be there before a promise.

@@ -182,7 +182,7 @@ mod tests {
         for n in 0..most {
             let key = Key { db: 0, name: &name(n) };
             assert_eq!(node.keepalives.ensure_room(key, owner("me"), ttl(1_000)), Ok(()));
-            node.keep_alive(key, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(0).boot);
+            node.keepalives.keep(key, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(0).boot);
         }
         let (first, other) = (Key { db: 0, name: &name(0) }, Key { db: 0, name: &name(most) });
         let room = |node: &Node, key, ms| node.keepalives.ensure_room(key, owner("me"), ttl(ms));
@@ -190,13 +190,13 @@ mod tests {
         assert_eq!(room(&node, other, 30_000), Ok(()), "a longer lease costs less");
         assert_eq!(room(&node, first, 1_000), Ok(()));
         assert_eq!(room(&node, first, 30_000), Ok(()));
-        node.keep_alive(first, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(1).boot);
+        node.keepalives.keep(first, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(1).boot);
         assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull), "bound anew it counts once");
-        node.keep_alive(first, owner("me"), at(0).boot, ttl(30_000), keep(30_000), at(1).boot);
-        node.keep_alive(other, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(1).boot);
+        node.keepalives.keep(first, owner("me"), at(0).boot, ttl(30_000), keep(30_000), at(1).boot);
+        node.keepalives.keep(other, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(1).boot);
         assert_eq!(room(&node, first, 1_000), Err(Refusal::KeepAliveFull), "it would be renewed more often");
         node.record_deleted(other, &mine(1), at(1).boot);
-        node.keep_alive(first, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(1).boot);
+        node.keepalives.keep(first, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(1).boot);
         assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull), "its lock has left, so it counts as new");
         release(first, Some(&mut mine(1)), &releases("me"), &mut node, at(2));
         assert_eq!(room(&node, other, 1_000), Ok(()));
@@ -217,7 +217,7 @@ mod tests {
             if node.keepalives.ensure_room(key, me, ttl(1_000)).is_err() {
                 break;
             }
-            node.keep_alive(key, me, at(0).boot, ttl(1_000), keep, at(0).boot);
+            node.keepalives.keep(key, me, at(0).boot, ttl(1_000), keep, at(0).boot);
             taken += 1;
         }
         assert_eq!(taken, 8, "of a megabyte, three times a second");
@@ -247,7 +247,7 @@ mod tests {
             let key = Key { db: 0, name: b"k" };
             for n in 0..RENEWALS_A_SECOND_MAX / 3 {
                 let owner_name = format!("o{n}");
-                node.keep_alive(key, owner(&owner_name), at(0).boot, ttl(1_000), dear, at(0).boot);
+                node.keepalives.keep(key, owner(&owner_name), at(0).boot, ttl(1_000), dear, at(0).boot);
             }
             let other = Key { db: 1, name: b"other" };
             let room = |node: &Node| node.keepalives.ensure_room(other, owner("me"), ttl(1_000));
@@ -267,7 +267,7 @@ mod tests {
         let keep = KeepAlive::new(ClientId(1), Some(3_600_000), ttl(60_000)).unwrap();
         let mut lock = exclusive(owner("me"), Note::default(), token(7), at(0).boot, ttl(60_000));
         for db in 0..3 {
-            node.keep_alive(key(db), owner("me"), at(0).boot, ttl(60_000), keep, at(0).boot);
+            node.keepalives.keep(key(db), owner("me"), at(0).boot, ttl(60_000), keep, at(0).boot);
             node.record_deleted(key(db), &lock, at(1).boot);
             node.record_deleted(key(db), &lock, at(1).boot);
         }
@@ -293,7 +293,7 @@ mod tests {
         let mut node = node();
         let keep = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
         for granted in [5, 0] {
-            node.keep_alive(KEY, owner("me"), at(granted).boot, ttl(1_000), keep, at(6).boot);
+            node.keepalives.keep(KEY, owner("me"), at(granted).boot, ttl(1_000), keep, at(6).boot);
         }
         assert!(node.keepalives.of(KEY).unwrap().left_ms(owner("me"), at(5).boot, at(6).boot).is_some());
     }
@@ -306,8 +306,8 @@ mod tests {
         let name = vec![b'k'; KEEPALIVES_LEFT_BYTES_MAX];
         let (left, lock) = (Key { db: 1, name: &name }, mine(1));
         let keep = |ms| KeepAlive::new(ClientId(1), Some(60_000), ttl(ms)).unwrap();
-        node.keep_alive(KEY, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(0).boot);
-        node.keep_alive(left, owner("me"), at(0).boot, ttl(60_000), keep(60_000), at(0).boot);
+        node.keepalives.keep(KEY, owner("me"), at(0).boot, ttl(1_000), keep(1_000), at(0).boot);
+        node.keepalives.keep(left, owner("me"), at(0).boot, ttl(60_000), keep(60_000), at(0).boot);
         node.record_deleted(left, &lock, at(0).boot);
         let dbs: Vec<_> =
             std::iter::from_fn(|| node.keepalives.take_due(at(400).boot)).map(|renewal| renewal.key().db).collect();
@@ -323,7 +323,7 @@ mod tests {
         let keep = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
         for n in 0..RENEWALS_A_SECOND_MAX / 3 {
             let name = n.to_be_bytes();
-            node.keep_alive(Key { db: 1, name: &name }, owner("me"), at(0).boot, ttl(1_000), keep, at(300).boot);
+            node.keepalives.keep(Key { db: 1, name: &name }, owner("me"), at(0).boot, ttl(1_000), keep, at(300).boot);
         }
         let renewal = node.keepalives.take_due(at(350).boot).unwrap();
         assert!(matches!(renew(Some(&mut lock), &renewal, &mut node, at(350)), Ok(OnGrant::Unchanged(()))));
@@ -357,7 +357,7 @@ mod tests {
     fn an_earlier_grant_of_the_owner_is_not_renewed_in_its_place() {
         let (mut node, mut earlier) = (node(), mine(1));
         let keep = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
-        node.keep_alive(KEY, owner("me"), at(5).boot, ttl(1_000), keep, at(5).boot);
+        node.keepalives.keep(KEY, owner("me"), at(5).boot, ttl(1_000), keep, at(5).boot);
         let renewal = node.keepalives.take_due(at(400).boot).unwrap();
         assert!(matches!(renew(Some(&mut earlier), &renewal, &mut node, at(400)), Ok(OnGrant::Unchanged(()))));
         assert_eq!((node.keepalives.len(), earlier.end()), (0, at(1_000).boot));
@@ -373,7 +373,7 @@ mod tests {
             let mut lock = exclusive(owner("me"), Note::default(), token(9), at(granted).boot, ttl(1_000));
             acquire(KEY, Some(&mut lock), &again, &mut node, at(10)).unwrap();
             let keep = KeepAlive::new(ClientId(2), Some(5_000), ttl(1_000)).unwrap();
-            node.keep_alive(KEY, owner("me"), at(granted).boot, ttl(1_000), keep, at(10).boot);
+            node.keepalives.keep(KEY, owner("me"), at(granted).boot, ttl(1_000), keep, at(10).boot);
             assert_eq!(
                 node.keepalives.of(KEY).unwrap().left_ms(owner("me"), at(granted).boot, at(10).boot),
                 Some(left_ms)
