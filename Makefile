@@ -580,6 +580,10 @@ CARGO_CYCLONEDX := $(shell sed -n 's/^ARG CARGO_CYCLONEDX=//p' packaging/Contain
 dist: setup-dist $(if $(ARCH),setup-$(ARCH)) ## Build and pack the module, the program, man pages and completions: target/dist has a .tar.gz, a .deb, an .rpm and debug files. ARCH=arm64: adds those for ARM
 	@packaging/make-dist $(ARCH:arm64=aarch64)
 
+.PHONY: reproducible
+reproducible: dist ## Build and pack the last commit again, in another folder, and compare every byte: minutes
+	@packaging/reproducible
+
 .PHONY: test-dist
 test-dist: dist setup-debian ## Install what dist packed into a fresh Debian, start a server as its unit does, lock, restart, purge: a minute (root)
 	@$(AS_ROOT) packaging/test-dist "$(CLI)"
