@@ -70,7 +70,7 @@ fn command_docs_show_every_argument() {
             "LOCK.MEMBERS",
             "LOCK.SETMEMBERS",
         ];
-        let since = if newer.contains(&name) { "0.2.0" } else { "0.1.0" };
+        let since = if newer.contains(&name) { "1.0.0" } else { "0.1.0" };
         assert_eq!(docs[1].field("since"), text(since), "{name}");
         assert!(docs[1].field("complexity").as_text().starts_with("O("));
         assert_eq!(docs[1].field("module"), text("lock"));

@@ -16,7 +16,7 @@ use crate::{clock, config, state};
 pub struct Gate;
 
 impl Command for Gate {
-    const SPEC: Spec = Spec::new(request::Gate::SPEC, AclGroup::Gate, "0.2.0", "O(1), and what COMMAND costs")
+    const SPEC: Spec = Spec::new(request::Gate::SPEC, AclGroup::Gate, "1.0.0", "O(1), and what COMMAND costs")
         .master_only()
         .refused_when_poisoned()
         .names_its_keys();

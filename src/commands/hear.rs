@@ -12,7 +12,7 @@ pub struct Hear;
 
 impl Command for Hear {
     // Replicas accept this command too, because a master that becomes a replica answers its waiting requests.
-    const SPEC: Spec = Spec::new(request::Hear::SPEC, AclGroup::Write, "0.2.0", "O(N) with the number of answers");
+    const SPEC: Spec = Spec::new(request::Hear::SPEC, AclGroup::Write, "1.0.0", "O(N) with the number of answers");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Hear { name, patience } = request::Hear::read(call.words(), config::bounds())?;

@@ -44,7 +44,7 @@ impl Command for Reenter {
 pub struct Convert;
 
 impl Command for Convert {
-    const SPEC: Spec = spec(request::Convert::SPEC, "0.2.0");
+    const SPEC: Spec = spec(request::Convert::SPEC, "1.0.0");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         answer(call, &Request::Convert(request::Convert::read(call.words(), config::bounds())?))
@@ -55,7 +55,7 @@ impl Command for Convert {
 pub struct Note;
 
 impl Command for Note {
-    const SPEC: Spec = spec(request::Annotate::SPEC, "0.2.0");
+    const SPEC: Spec = spec(request::Annotate::SPEC, "1.0.0");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         answer(call, &Request::Note(request::Annotate::read(call.words(), config::bounds())?))

@@ -11,7 +11,7 @@ use crate::{clock, config, state};
 pub struct Log;
 
 impl Command for Log {
-    const SPEC: Spec = Spec::new(request::Log::SPEC, AclGroup::Admin, "0.2.0", "O(N) where N is the number of entries");
+    const SPEC: Spec = Spec::new(request::Log::SPEC, AclGroup::Admin, "1.0.0", "O(N) where N is the number of entries");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Log { key, count, reset } = request::Log::read(call.words(), config::bounds())?;

@@ -12,7 +12,7 @@ pub struct Members;
 
 impl Command for Members {
     const SPEC: Spec =
-        Spec::new(request::Members::SPEC, AclGroup::Read, "0.2.0", "O(N) where N is the number of nodes");
+        Spec::new(request::Members::SPEC, AclGroup::Read, "1.0.0", "O(N) where N is the number of nodes");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Members { join } = request::Members::read(call.words(), config::bounds())?;

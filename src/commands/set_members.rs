@@ -15,7 +15,7 @@ impl Command for SetMembers {
     const SPEC: Spec = Spec::new(
         request::SetMembers::SPEC,
         AclGroup::Operator,
-        "0.2.0",
+        "1.0.0",
         "O(N) where N is the number of connections of quorum clients",
     )
     .master_only()

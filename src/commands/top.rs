@@ -11,7 +11,7 @@ use crate::{clock, config, state};
 pub struct Top;
 
 impl Command for Top {
-    const SPEC: Spec = Spec::new(request::Top::SPEC, AclGroup::Admin, "0.2.0", "O(N) where N is the number of keys");
+    const SPEC: Spec = Spec::new(request::Top::SPEC, AclGroup::Admin, "1.0.0", "O(N) where N is the number of keys");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Top { count, reset } = request::Top::read(call.words(), config::bounds())?;

@@ -13,7 +13,7 @@ use crate::{clock, config, state};
 pub struct Watch;
 
 impl Command for Watch {
-    const SPEC: Spec = Spec::new(request::Watch::SPEC, AclGroup::Read, "0.2.0", "O(1)");
+    const SPEC: Spec = Spec::new(request::Watch::SPEC, AclGroup::Read, "1.0.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let mut ask = request::Watch::read(call.words(), config::bounds())?;

@@ -8,7 +8,7 @@ use crate::refused::Refused;
 use crate::reply::Reply;
 
 /// The version of the agent in which the commands first appeared.
-const SINCE: &str = "0.2.0";
+const SINCE: &str = "1.0.0";
 
 /// LOCK.HELP: describes the commands for people.
 pub const HELP: Command =
