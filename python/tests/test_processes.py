@@ -124,7 +124,7 @@ def run(step: str, url: str, key: str) -> subprocess.Popen[str]:
 
 
 STEPS = ["holds", "idle", "closes", "closes_async", "left_async", "collected", "collected_async", "daemon_waits"]
-STEPS += ["pending_async", "held_async", "observed", "forks"]
+STEPS += ["pending_async", "held_async", "cancelled_async", "observed", "forks"]
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -1,7 +1,7 @@
 //! Tests an agent with several nodes, of which some fail, and whose clients disconnect.
 
 use crate::fixture::{Nodes, Running, nowhere, packed};
-use crate::harness::{Reply, error, int, null, text, wait_until};
+use crate::harness::{Reply, Server, error, int, null, text, wait_until};
 
 #[test]
 fn without_nodes_there_is_no_lock_and_each_says_why() {
@@ -170,13 +170,67 @@ fn one_of_several_readers_hears_that_its_grant_was_taken_away() {
     });
     watching.ask(&format!("LOCK.WATCH k 86400000 TOKEN {}", tokens[1]));
     wait_until("it watches", || agent.info("blocked_clients") == 1);
-    for server in &nodes.0[..2] {
-        let info = server.client().say("LOCK.INFO k HOLDERS 3");
-        let grants = info.field("grants").as_list();
-        let own = grants.iter().find(|grant| grant.field("owner").as_text().starts_with('b')).unwrap();
-        assert!(server.client().say(&format!("LOCK.BREAK k TOKEN {}", own.field("token").as_int())).as_int() > 0);
-    }
+    nodes.0[..2].iter().for_each(|server| break_on(server, "b"));
     assert_eq!(watching.hear().field("holders"), int(2));
+}
+
+/// Ends the grant of this owner on a node.
+fn break_on(server: &Server, owner: &str) {
+    let info = server.client().say("LOCK.INFO k HOLDERS 1000");
+    let grants = info.field("grants").as_list();
+    let own = grants.iter().find(|grant| grant.field("owner").as_text().starts_with(owner)).unwrap();
+    assert!(server.client().say(&format!("LOCK.BREAK k TOKEN {}", own.field("token").as_int())).as_int() > 0);
+}
+
+/// Regression: a reader that was alone when it began to watch was not answered when its grant was broken, if nodes had
+/// granted the lock to the others in different order.
+#[test]
+fn a_reader_that_others_joined_hears_that_its_grant_was_taken_away() {
+    let nodes = Nodes::start(3);
+    let agent = nodes.agent();
+    let (mut me, mut watching) = (agent.client(), agent.client());
+    let token = me.say("LOCK.ACQUIRE k me 60000 SHARED").as_int();
+    wait_until("all nodes have it", || nodes.holding("k") == 3);
+    watching.ask(&format!("LOCK.WATCH k 86400000 TOKEN {token}"));
+    wait_until("all nodes are watched", || nodes.0.iter().all(|node| node.info("watchers") == 1));
+    for (first, server) in nodes.0.iter().enumerate() {
+        for n in 0..3 {
+            server.client().say(&format!("LOCK.ACQUIRE k other{} 60000 SHARED", (first + n) % 3));
+        }
+    }
+    nodes.0.iter().for_each(|server| break_on(server, "me"));
+    assert_eq!(watching.hear().field("holders"), int(3));
+}
+
+/// Regression: nodes list 1000 holders. The agent answered that the others hold nothing, and released nothing.
+#[test]
+fn a_holder_that_nodes_do_not_list_is_not_taken_for_one_that_holds_nothing() {
+    let nodes = Nodes::start(3);
+    let agent = nodes.agent();
+    let mut me = agent.client();
+    let oldest = me.say("LOCK.ACQUIRE k oldest 60000 SHARED").as_int();
+    wait_until("all nodes have it", || nodes.holding("k") == 3);
+    for server in &nodes.0 {
+        let mut client = server.client();
+        for n in 0..1_000_u64 {
+            assert!(client.say(&format!("LOCK.ACQUIRE k o{n}#{n:016x} 60000 SHARED")).as_int() > 0);
+        }
+    }
+    assert_eq!(me.say("LOCK.INFO k").field("holders"), int(1_001));
+    assert!(me.say(&format!("LOCK.CHECK k {oldest}")).as_int() > 0);
+    for request in [
+        "LOCK.CHECK k 9000000000000000",
+        "LOCK.WATCH k 100 TOKEN 9000000000000000",
+        "LOCK.BREAK k TOKEN 9000000000000000",
+        "LOCK.EXTEND k o999 60000",
+        "LOCK.RELEASE k o999 LEVEL 1",
+        "LOCK.ACQUIRE k o999 60000 SHARED RETRY",
+    ] {
+        let said = error(me.say(request));
+        assert!(said.starts_with("NOQUORUM nodes list 1000 holders, and the lock has more"), "{request}: {said}");
+    }
+    assert_eq!(me.say("LOCK.RELEASE k oldest"), int(0));
+    assert_eq!(me.say("LOCK.RELEASE k o999 LEVEL 1"), int(0));
 }
 
 /// Regression: a BREAK through the agent also forgot the owner that was granted the lock because of it, before all

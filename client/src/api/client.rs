@@ -192,7 +192,7 @@ impl Client {
     /// `Closed`.
     pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Changes<Option<Holder>>, Error> {
         let (nodes, key, given) = (self.nodes(), Arc::from(key.as_ref()), Options::default().checked()?.given);
-        Ok(Changes::begin(self.thread()?, &nodes, |tell| watch::watch(Arc::clone(&nodes), key, given, tell)))
+        Ok(Changes::begin(self.thread()?, &nodes, |tell| watch::holders(Arc::clone(&nodes), key, given, tell)))
     }
 
     /// Runs `future` to its end on the client's own thread, which also serves its connections. This suits a program

@@ -33,6 +33,7 @@ async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Che
     let (mut whys, mut largest) = (vec![None; nodes.len()], None);
     let attempts = held_attempts(this, key, token).await;
     let mut breaking = token.map(|token| Breaking::begin(token, attempts.clone()));
+    let mut not_listed = None;
     loop {
         let of_node = match &mut breaking {
             None => vec![vec![None]; nodes.len()],
@@ -40,6 +41,7 @@ async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Che
                 let views = Views::ask(nodes, key, None, checked.given, |_| false).await;
                 let of_node = breaking.on_shown(&views.tokens());
                 whys = views.whys();
+                not_listed = views.are_cut().then(|| views.too_few());
                 of_node.into_iter().map(|tokens| tokens.into_iter().map(Some).collect()).collect()
             }
         };
@@ -52,6 +54,11 @@ async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Che
         if !breaking.as_ref().is_some_and(|breaking| breaking.on_ended(&ended)) {
             break;
         }
+    }
+    if largest.is_none()
+        && let Some(error) = not_listed
+    {
+        return Err(error);
     }
     if largest.is_none() && breaking.is_some_and(|breaking| breaking.is_hidden()) {
         let text =

@@ -86,7 +86,7 @@ async fn read_state(
     let is_named = |views: &Views| token.is_none_or(|token| views.agreed().iter().any(|grant| grant.is(token)));
     let enough = |views: &Views| views.is_decided() && (is_named(views) || views.agreed().is_empty());
     let views = Views::ask(this.nodes(), key, waiters, given, enough).await;
-    if !views.is_decided() {
+    if !views.is_decided() || !is_named(&views) && views.are_cut() {
         return Err(views.too_few());
     }
     let mut shown = views.shown();

@@ -39,7 +39,10 @@ pub struct View {
     pub id: NodeId,
     /// Why the node may have forgotten grants that it does not show; `None` if it has forgotten none.
     unsure: Option<Why>,
+    /// The grants, oldest first.
     pub grants: Vec<GrantView>,
+    /// The number of grants, of which at most [`LISTED_HOLDERS_MAX`] are listed.
+    holders: u64,
     waiters: u64,
     waiters_behind: u64,
     queue: Vec<ShownWaiter>,
@@ -120,9 +123,14 @@ impl Views {
         self.by_node.iter().flatten().count()
     }
 
-    /// Returns whether a majority of the nodes has answered, not counting nodes that may have forgotten grants.
+    /// Returns whether a majority of the nodes has shown all its grants, and none of them may have forgotten any.
     pub fn is_answered(&self) -> bool {
-        self.by_node.iter().flatten().filter(|view| view.unsure.is_none()).count() >= majority(self.by_node.len())
+        self.by_node.iter().flatten().filter(|view| view.is_whole()).count() >= majority(self.by_node.len())
+    }
+
+    /// Returns whether a node has more grants than it lists.
+    pub fn are_cut(&self) -> bool {
+        self.by_node.iter().flatten().any(View::is_cut)
     }
 
     /// Returns whether a majority of the nodes holds the grant of an attempt. `shown` has the nodes that show it.
@@ -133,9 +141,13 @@ impl Views {
         known(self.by_node.len(), shown.len(), unsure)
     }
 
-    /// Returns the error that too few nodes have answered, which lists those that did not.
+    /// Returns the error that too few nodes have answered, which lists those that did not; or that the lock has too many
+    /// holders.
     pub fn too_few(&self) -> Error {
-        let text = format!("too few of {} nodes tell how the lock is", self.by_node.len());
+        let text = match self.are_cut() {
+            true => format!("nodes list {LISTED_HOLDERS_MAX} holders, and the lock has more: ask the nodes themselves"),
+            false => format!("too few of {} nodes tell how the lock is", self.by_node.len()),
+        };
         let count = self.whys.len();
         let lasting = self.whys.iter().flatten().filter(|why| why.is_lasting()).count();
         let error = Error::new(ErrorKind::NoQuorum, text).with_nodes(self.nodes.errors(&self.whys));
@@ -153,13 +165,13 @@ impl Views {
         by_attempt
     }
 
-    /// Returns the grant of this attempt on each node, as input of [`palisade_quorum::resume`]. A guarded node without
-    /// a grant counts as one that has not answered.
+    /// Returns the grant of this attempt on each node, as input of [`palisade_quorum::resume`]. A node without it that is
+    /// guarded, or does not list all its grants, counts as one that has not answered.
     pub fn of_attempt(&self, attempt: &[u8]) -> Vec<Option<(NodeId, Option<OwnGrant>)>> {
         let own = |view: &View| {
             let grant = view.grants.iter().find(|grant| grant.attempt == attempt && !grant.is_suspect);
             let has = grant.map(|grant| OwnGrant { token: grant.token, left_ms: grant.left_ms });
-            (has.is_some() || view.unsure.is_none()).then_some((view.id, has))
+            (has.is_some() || view.is_whole()).then_some((view.id, has))
         };
         self.by_node.iter().map(|view| view.as_ref().and_then(own)).collect()
     }
@@ -206,8 +218,9 @@ impl Views {
         let grants = self.agreed();
         let views = || self.by_node.iter().flatten();
         let longest = views().max_by_key(|view| view.queue.len());
+        let most = views().filter(|view| view.is_cut()).map(|view| view.holders).max();
         Shown {
-            holders: grants.len() as u64,
+            holders: most.unwrap_or(0).max(grants.len() as u64),
             grants,
             waiters: views().map(|view| view.waiters).max().unwrap_or(0),
             waiters_behind: views().map(|view| view.waiters_behind).max().unwrap_or(0),
@@ -277,6 +290,7 @@ impl View {
                 id,
                 unsure,
                 grants: vec![],
+                holders: 0,
                 waiters: 0,
                 waiters_behind: 0,
                 queue: vec![],
@@ -293,12 +307,22 @@ impl View {
             id,
             unsure,
             grants: list("grants").iter().map(GrantView::of).collect::<Option<_>>()?,
+            holders: wire::number(info, "holders")?,
             waiters: wire::number(info, "waiters")?,
             // Nodes of an earlier version do not report this.
             waiters_behind: wire::number(info, "waiters_behind").unwrap_or(0),
             queue: list("queue").iter().map(waiter).collect::<Option<_>>()?,
             reserved: reserved.map(|owner| (owner.to_vec(), reserved_for)),
         })
+    }
+
+    /// Returns whether the node has no other grants than those that the view has.
+    fn is_whole(&self) -> bool {
+        self.unsure.is_none() && !self.is_cut()
+    }
+
+    fn is_cut(&self) -> bool {
+        self.holders > self.grants.len() as u64
     }
 }
 

@@ -136,7 +136,7 @@ pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option
         shared,
         waiting: vec![],
         sharing: vec![],
-        whys: vec![None; nodes.len()],
+        whys: vec![],
         proclaiming: None,
         looking: None,
         give_back,
@@ -181,6 +181,7 @@ pub struct Renewer {
     waiting: Vec<Done>,
     /// The callers that wait until a majority has made the owner a reader.
     sharing: Vec<Done>,
+    /// The nodes' last errors, by place. It is empty until there is one, as most locks meet none.
     whys: Vec<Option<Why>>,
     // The next two are boxed, as they are large, and most locks have none.
     /// The proclamations, if the lock is a leader's.
@@ -303,7 +304,7 @@ impl Renewer {
     fn on_reply(&mut self, reply: Reply) -> Work {
         let Reply { round, call, id, answer, why, .. } = reply;
         // If a node has not answered in this round yet, its answer in the previous round still counts.
-        self.whys[call.node] = why;
+        self.note_why(call.node, why);
         if let (Some(proclaiming), Ask::Acquire { .. }, Answer::Token(_)) = (&mut self.proclaiming, call.ask, answer) {
             proclaiming.on_grant(call.node);
         }
@@ -331,7 +332,7 @@ impl Renewer {
     fn move_on(&mut self) -> Work {
         self.nodes = self.nodes.latest();
         self.lease.moves();
-        self.whys = vec![None; self.nodes.len()];
+        self.whys = vec![];
         // Outstanding answers belong to the previous version.
         self.calls = Calls::new(&self.nodes, &self.lease);
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
@@ -416,13 +417,20 @@ impl Renewer {
         }
     }
 
+    fn note_why(&mut self, node: usize, why: Option<Why>) {
+        if why.is_some() || !self.whys.is_empty() {
+            self.whys.resize(self.nodes.len(), None);
+            self.whys[node] = why;
+        }
+    }
+
     /// Returns the nodes' last errors. A node that lost the lock is reported as such, whatever it answered later.
     fn errors(&self) -> Vec<NodeError> {
-        let why = |(node, why): (usize, &Option<Why>)| match self.keeper.held().was_gone_from(node) {
+        let why = |node| match self.keeper.held().was_gone_from(node) {
             true => Some(Why::NotHeld),
-            false => why.clone(),
+            false => self.whys.get(node).cloned().flatten(),
         };
-        let whys: Vec<_> = self.whys.iter().enumerate().map(why).collect();
+        let whys: Vec<_> = (0..self.nodes.len()).map(why).collect();
         self.nodes.errors(&whys)
     }
 
@@ -457,16 +465,16 @@ impl Renewer {
 
     /// Returns the outcome of a release as soon as a majority has answered.
     pub async fn released(&mut self, giving: &mut Heard) -> Released {
-        let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
-        self.whys = vec![None; self.nodes.len()];
+        self.whys = vec![];
         let mut release = Release::begin(self.nodes.len());
         while release.outcome() == Outcome::Unknown
             && let Some(told) = giving.next().await
         {
-            self.whys[told.place] = told.reply.as_ref().err().cloned();
+            self.note_why(told.place, told.reply.as_ref().err().cloned());
             told.pass_to(&mut release);
         }
         let outcome = release.outcome();
+        let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         debug!(%key, token, nodes, ?outcome, "released");
         self.counted = None;
         match outcome {

@@ -18,8 +18,17 @@ use crate::run::watching::{self, Observation, State};
 /// The holder that one node shows: the owner, the sequence number of its note, and the part that callers may see.
 type View = Option<(Vec<u8>, u64, Holder)>;
 
+/// A change of the lock, as the nodes show it.
+pub enum Change {
+    /// A majority has this holder, or none.
+    Holder(Option<Holder>),
+    /// A majority no longer has the last holder, and there is none on which it agrees: of several holders, each node
+    /// shows the one that it granted the lock first.
+    Disagreement,
+}
+
 /// Sends changes of the holder until the receiver is dropped, also when the set of nodes changes.
-pub async fn watch(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Holder>>) {
+pub async fn watch(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Change>) {
     let (mut nodes, mut last) = (nodes.latest(), None);
     loop {
         tokio::select! {
@@ -31,13 +40,32 @@ pub async fn watch(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::
     }
 }
 
+/// Sends each holder that a majority has, as [`watch`] does.
+pub async fn holders(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Holder>>) {
+    let (changes, mut changed) = mpsc::channel(1);
+    let telling = async {
+        while let Some(change) = changed.recv().await {
+            if let Change::Holder(holder) = change
+                && tell.send(holder).await.is_err()
+            {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = telling => {}
+        () = watch(nodes, key, given, changes) => {}
+    }
+}
+
 async fn watch_version(
     nodes: &Arc<Nodes>,
     key: &Arc<[u8]>,
     given: Given,
-    tell: &mpsc::Sender<Option<Holder>>,
+    tell: &mpsc::Sender<Change>,
     last: &mut Option<View>,
 ) {
+    let mut is_agreed = false;
     let mut views: Vec<Option<View>> = vec![None; nodes.len()];
     let mut ids: Vec<Option<NodeId>> = vec![None; nodes.len()];
     let ask = |node, known, after| watching::ask(Arc::clone(nodes), Arc::clone(key), node, known, given, after);
@@ -58,11 +86,23 @@ async fn watch_version(
             Observation::Shows { state: State::Guarded, .. } | Observation::Silent(_) => views[told.node] = None,
             Observation::Same { .. } => {}
         }
-        let Some(news) = agreed(&ids, &views).and_then(|agreed| news(last.as_ref(), agreed)) else { continue };
-        if tell.send(news.as_ref().map(|(_, _, holder)| holder.clone())).await.is_err() {
+        let change = match agreed(&ids, &views) {
+            Some(now) => {
+                is_agreed = true;
+                let Some(news) = news(last.as_ref(), now) else { continue };
+                let holder = news.as_ref().map(|(_, _, holder)| holder.clone());
+                *last = Some(news);
+                Change::Holder(holder)
+            }
+            None if is_agreed && views.iter().flatten().count() >= majority(views.len()) => {
+                is_agreed = false;
+                Change::Disagreement
+            }
+            None => continue,
+        };
+        if tell.send(change).await.is_err() {
             return;
         }
-        *last = Some(news);
     }
 }
 

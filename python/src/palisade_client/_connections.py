@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import weakref
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -31,8 +32,9 @@ _LATE_ANSWER = 1.0
 # Maximum delay of the end of an event loop, in seconds.
 _END_WITHIN = 1.0
 
-# Maximum time, in seconds, for which the end of an event loop waits for the program's own tasks.
-_OTHERS_END_WITHIN = 10.0
+# Maximum time, in seconds, for which the end of an event loop waits for the program's own tasks. Before Python 3.11
+# one of these may be waiting for that end.
+_OTHERS_END_WITHIN = 10.0 if sys.version_info >= (3, 11) else 1.0
 
 # The beginning of the names of this package's tasks.
 _OWN_TASK = "palisade: "
@@ -280,6 +282,10 @@ class Connections:
             await asyncio.wait({connection.ended for connection in self._open})
         _cancel(self._until_loop_ends)
 
+    def loop_goes_on(self) -> None:
+        """Lets the next connection to open begin the task anew that closes all at the end of the event loop."""
+        self._until_loop_ends.clear()
+
     def _opened(self) -> asyncio.Task[Connection]:
         if not self._until_loop_ends:
             self._until_loop_ends.append(self.loop.create_task(_close_with_loop(weakref.ref(self)), name=f"{_OWN_TASK}end"))
@@ -323,11 +329,20 @@ async def _close_with_loop(connections: weakref.ref[Connections]) -> None:
     finally:
         ending = connections()
         if ending is not None and not ending.is_closing:
-            # The program's own tasks may still release locks.
             others = {task for task in asyncio.all_tasks() if not task.get_name().startswith(_OWN_TASK)}
-            if others:
-                await asyncio.wait(others, timeout=_OTHERS_END_WITHIN)
-            await ending.close(_END_WITHIN)
+            if all(map(_is_being_cancelled, others)):
+                # They may still release locks.
+                if others:
+                    await asyncio.wait(others, timeout=_OTHERS_END_WITHIN)
+                await ending.close(_END_WITHIN)
+            else:
+                # The loop goes on: a task of the program has cancelled all others, and may wait for them.
+                ending.loop_goes_on()
+
+
+def _is_being_cancelled(task: asyncio.Task[Any]) -> bool:
+    """Returns whether the task was cancelled and has not ended. Before Python 3.11, always true: tasks do not say."""
+    return sys.version_info < (3, 11) or task.cancelling() > 0
 
 
 def _drop(loop: asyncio.AbstractEventLoop, known: set[Connection], tasks: list[asyncio.Task[None]], pid: int) -> None:

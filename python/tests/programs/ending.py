@@ -27,7 +27,7 @@ def give_daemons_time() -> None:
         daemon.join(0.5)
 
 
-from palisade_client import Palisade, aio  # noqa: E402
+from palisade_client import Palisade, Released, aio  # noqa: E402
 
 url, key, step = sys.argv[1:]
 # Tests that run in the background may ignore Ctrl-C, and a program inherits that.
@@ -171,6 +171,30 @@ def held_async() -> None:
     asyncio.run(main())
     server = redis.Redis(unix_socket_path=url.removeprefix("unix://"))
     assert [server.exists(f"{key}:{n}") for n in range(8)] == [0] * 8, "they are released"
+
+
+def cancelled_async() -> None:
+    """Cancels all other tasks and waits for them, in a program that then releases a lock."""
+
+    async def hold(locks: aio.Palisade, held: asyncio.Event) -> None:
+        async with locks.lock(f"{key}:other", ttl=60):
+            held.set()
+            await asyncio.sleep(1000)
+
+    async def main() -> None:
+        locks, held = aio.Palisade(url), asyncio.Event()
+        own = await locks.lock(key, ttl=60)
+        left.append(asyncio.create_task(hold(locks, held)))
+        await held.wait()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        _, late = await asyncio.wait(others, timeout=5)
+        assert not late, late
+        if sys.version_info >= (3, 11):
+            assert await own.release() is Released.FREED
+
+    asyncio.run(main())
 
 
 def observed() -> None:
