@@ -80,7 +80,7 @@ impl Run<'_> {
         let is_own = held.is_some_and(|lock| lock.find(waiter.owner()).is_some());
         let is_others = held.is_some() && !is_own;
         let is_joint = matches!(held, Some(Lock::Joint(_)));
-        waiter.is_at_hand |= is_own && is_joint;
+        waiter.is_of_holder |= is_own && is_joint;
         let is_first = at.node.queues().join(self.key, waiter, ticket);
         // A ticket may put the request first in the queue, and it may be compatible with the holders of a joint lock.
         let may_join = is_joint && is_first;

@@ -287,7 +287,7 @@ impl Holders {
         })
     }
 
-    pub(super) fn grant(&self, GrantId(place): GrantId) -> &Grant {
+    pub(crate) fn grant(&self, GrantId(place): GrantId) -> &Grant {
         &self.holder(place).grant
     }
 

@@ -8,6 +8,7 @@ use crate::lock::modes::Modes;
 use crate::queue::kept::Reservations;
 use crate::queue::shares::{Load, UserId};
 use crate::request::{Behind, Note, Owner, Ttl};
+use crate::values::limits::ANSWERS_A_PASS_MAX;
 use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -68,7 +69,7 @@ pub struct Waiter {
     pub behind: Behind,
     /// True if the request need not wait for those before it, because its owner held the lock together with others when
     /// it arrived.
-    pub(crate) is_at_hand: bool,
+    pub(crate) is_of_holder: bool,
     /// The user in whose share the request's place and bytes count.
     pub(crate) user: UserId,
     owner: Box<[u8]>,
@@ -92,7 +93,7 @@ impl Waiter {
             until,
             at_once: false,
             behind,
-            is_at_hand: false,
+            is_of_holder: false,
             user,
             owner,
             note,
@@ -112,6 +113,10 @@ impl Waiter {
     pub(crate) fn failed_wait(&self) -> FailedWait<'_> {
         let Self { owner, note, wanted, since, until, .. } = self;
         FailedWait { owner, note, wanted: *wanted, since: *since, until: *until }
+    }
+
+    fn asks_for_lock_in(&self, mode: Mode) -> bool {
+        self.want != Want::Turn && self.wanted.is(mode)
     }
 
     /// Returns the owner for which the request waits.
@@ -142,6 +147,16 @@ impl Place {
     }
 }
 
+/// The result of a search for a request whose owner holds the lock.
+pub(crate) enum Search<T> {
+    /// There is one.
+    Found(T),
+    /// There is none.
+    Nobody,
+    /// There may be one: this step has looked at enough requests.
+    Unfinished,
+}
+
 /// The queue of one key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
@@ -153,9 +168,11 @@ pub(crate) struct Queue {
     /// The places of requests that wait only for the disk. They are answered as soon as the node knows who holds the
     /// lock.
     at_once: BTreeSet<Place>,
-    /// The places of requests that need not wait for those before them, because their owner holds the joint lock or has
-    /// the turn.
-    at_hand: BTreeSet<Place>,
+    /// The places of ACQUIREs whose owner has the turn in their mode. They need not wait for those before them.
+    of_turns: BTreeSet<Place>,
+    /// The places of requests whose owner held the joint lock when they arrived, unless it was found since that it no
+    /// longer does. They need not wait for those before them.
+    of_holders: BTreeSet<Place>,
     /// The number of callers that wait in their clients behind these requests. An owner with several requests counts
     /// once.
     behind: u64,
@@ -191,9 +208,11 @@ impl Queue {
         if waiter.at_once {
             self.at_once.insert(place);
         }
-        let has_turn = waiter.want != Want::Turn && self.kept.mode_of(waiter.owner()).is_some();
-        if waiter.is_at_hand || has_turn {
-            self.at_hand.insert(place);
+        if waiter.is_of_holder {
+            self.of_holders.insert(place);
+        }
+        if self.kept.mode_of(waiter.owner()).is_some_and(|mode| waiter.asks_for_lock_in(mode)) {
+            self.of_turns.insert(place);
         }
         self.waiters.insert(place, waiter);
         place
@@ -229,7 +248,8 @@ impl Queue {
         self.owners.remove(&(waiter.owner.clone(), place));
         self.arrivals.remove(&place.arrived());
         self.at_once.remove(&place);
-        self.at_hand.remove(&place);
+        self.of_turns.remove(&place);
+        self.of_holders.remove(&place);
         if self.places_of(waiter.owner().bytes()).next().is_none() {
             self.behind -= u64::from(waiter.behind.get());
         }
@@ -250,9 +270,16 @@ impl Queue {
         waiters.filter(|waiter| waiter.wanted.is(mode)).filter_map(ttl).max_by_key(|ttl| ttl.ms())
     }
 
-    /// Iterates over the owners of requests that need not wait for those before them.
-    pub(crate) fn owners_at_hand(&self) -> impl Iterator<Item = Owner<'_>> {
-        self.at_hand.iter().map(|place| self.waiters[place].owner())
+    /// Searches the requests whose owner held the lock when they arrived for one whose owner still does, by `holds`.
+    pub(crate) fn find_holder<T>(&mut self, holds: impl Fn(Owner<'_>) -> Option<T>) -> Search<T> {
+        for _ in 0..ANSWERS_A_PASS_MAX {
+            let Some(place) = self.of_holders.first() else { return Search::Nobody };
+            if let Some(found) = holds(self.waiters[place].owner()) {
+                return Search::Found(found);
+            }
+            self.of_holders.pop_first();
+        }
+        Search::Unfinished
     }
 
     /// Removes and returns the requests of `owner` for which `which` returns true.
@@ -299,10 +326,8 @@ impl Queue {
     pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime, since: BootTime) {
         self.kept.keep(owner, mode, until, since);
         let own: Vec<_> =
-            self.places_of(owner.bytes()).filter(|place| self.waiters[place].want != Want::Turn).collect();
-        for place in own {
-            self.at_hand.insert(place);
-        }
+            self.places_of(owner.bytes()).filter(|place| self.waiters[place].asks_for_lock_in(mode)).collect();
+        self.of_turns.extend(own);
     }
 
     /// Ends the reservation of `owner`; returns whether there was one. Its ACQUIREs wait for those before them again.
@@ -324,16 +349,15 @@ impl Queue {
     }
 
     fn wait_again(&mut self, owner: &[u8]) {
-        let own: Vec<_> = self.places_of(owner).filter(|place| !self.waiters[place].is_at_hand).collect();
+        let own: Vec<_> = self.places_of(owner).collect();
         for place in own {
-            self.at_hand.remove(&place);
+            self.of_turns.remove(&place);
         }
     }
 
     /// Returns an ACQUIRE whose owner has a reservation in its mode, if there is one.
     pub(crate) fn of_turn(&self, now: BootTime) -> Option<&Waiter> {
-        let mut at_hand = self.at_hand.iter().map(|place| &self.waiters[place]);
-        at_hand.find(|waiter| {
+        self.of_turns.iter().map(|place| &self.waiters[place]).find(|waiter| {
             now <= waiter.until && self.kept.mode_of(waiter.owner()).is_some_and(|mode| waiter.wanted.is(mode))
         })
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::history::times::Times;
 use crate::lock::modes::Modes;
-use crate::queue::of_key::{Place, Queue, Waiter, WaiterId, Want};
+use crate::queue::of_key::{Place, Queue, Search, Waiter, WaiterId, Want};
 use crate::queue::planned::Planned;
 use crate::queue::shares::{Load, Loads};
 use crate::refusal::Refusal;
@@ -311,13 +311,19 @@ impl Waiting {
         self.tidy(key);
     }
 
-    /// Iterates over the owners of requests that need not wait for those before them: when such a request arrived, its
-    /// owner held the lock together with others, or it has the turn. Also over the owner of the next request to be served:
-    /// it may hold a lock that came to the key after the request arrived.
-    pub(crate) fn owners_at_hand(&self, key: Key<'_>) -> impl Iterator<Item = Owner<'_>> {
-        let queue = self.queue(key);
-        let next = queue.and_then(|queue| queue.first(self.unused_turns_max)).map(Waiter::owner);
-        queue.into_iter().flat_map(Queue::owners_at_hand).chain(next)
+    /// Searches for a request whose owner already holds the lock of `key`, by `holds`: among those whose owner held it,
+    /// together with others, when they arrived, and the next one to be served. That owner may hold a lock that came to
+    /// the key later.
+    pub(crate) fn find_holder<T>(&mut self, key: Key<'_>, holds: impl Fn(Owner<'_>) -> Option<T>) -> Search<T> {
+        let unused_max = self.unused_turns_max;
+        let Some(queue) = self.queue_mut(key) else { return Search::Nobody };
+        match queue.find_holder(&holds) {
+            Search::Nobody => {
+                let next = queue.first(unused_max).and_then(|next| holds(next.owner()));
+                next.map_or(Search::Nobody, Search::Found)
+            }
+            found => found,
+        }
     }
 
     /// Removes the queue of `key` if it is empty.

@@ -6,7 +6,7 @@ use crate::lock::modes::Modes;
 use crate::lock::{Lock, live};
 use crate::node::Node;
 use crate::queue::leaving::Next;
-use crate::queue::of_key::Want;
+use crate::queue::of_key::{Search, Want};
 use crate::refusal::Refusal;
 use crate::request::{Acquire, Owner, Patience};
 use crate::rules::grant::{Given, grant};
@@ -28,8 +28,8 @@ pub enum HandedOver {
     /// The owner that holds the lock alone had repeated its request in the queue. This grant, the owner's own, now has a
     /// longer lease.
     Prolonged(GrantId),
-    /// Nobody got the lock, but requests were answered: their owners already hold it, together with others. Another
-    /// request may be next now.
+    /// Nobody got the lock, but requests were answered whose owner already holds it, or the search for such requests is
+    /// not finished.
     Answered,
 }
 
@@ -44,12 +44,8 @@ pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: No
     if let Some(lock) = live(held, now.boot) {
         // This comes first: until the guard ends, no request gets the lock.
         node.guard.ensure_open(now.boot)?;
-        let waited = node.waiting.len_of(key);
-        if let Some(prolonged) = answer_holders(key, lock, node, now)? {
-            return Ok(HandedOver::Prolonged(prolonged));
-        }
-        if matches!(lock, Lock::Joint(_)) && node.waiting.len_of(key) < waited {
-            return Ok(HandedOver::Answered);
+        if let Some(answered) = answer_holder(key, lock, node, now)? {
+            return Ok(answered);
         }
         match lock {
             Lock::Exclusive(_) => return Ok(leave_as_is(key, node, now)),
@@ -99,26 +95,29 @@ fn leave_as_is(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
     HandedOver::Stays
 }
 
-/// Answers the waiting requests of owners that already hold the lock. Each owner counts on its ttl from the end of its
-/// wait. If a lease has to become longer for that, returns its grant.
-fn answer_holders(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> Result<Option<GrantId>, Refusal> {
-    loop {
-        let own = match lock {
-            Lock::Exclusive(_) => Some(lock.first_id()),
-            Lock::Joint(joint) => node.waiting.owners_at_hand(key).find_map(|owner| joint.find(owner)),
-        };
-        let Some(own) = own.filter(|&own| !lock.grant(own).is_expired(now.boot)) else { return Ok(None) };
-        let grant = lock.grant(own);
-        let vouched = node.ensure_trusted(grant, now.boot);
-        let held_as = (lock.mode(own), grant.token(), grant.granted());
-        let owner = Owner::new(grant.owner())?;
-        let repeated = node.queues().held_by(key, owner, held_as, vouched, now.boot);
-        node.keepalives.end_of_another(key, grant);
-        if repeated.is_some_and(|ttl| lock.prolong(own, now.boot, ttl)) {
-            return Ok(Some(own));
+/// Answers the waiting requests of one owner that already holds the lock. The owner counts on its ttl from the end of
+/// its wait, so its lease may become longer. Returns nothing if there are none, or if the lock has one holder, which has
+/// its lease for long enough.
+fn answer_holder(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> Result<Option<HandedOver>, Refusal> {
+    let own = match lock {
+        Lock::Exclusive(_) => lock.first_id(),
+        Lock::Joint(joint) => {
+            let holds = |owner: Owner<'_>| joint.find(owner).filter(|&id| !joint.grant(id).is_expired(now.boot));
+            match node.waiting.find_holder(key, holds) {
+                Search::Found(own) => own,
+                Search::Nobody => return Ok(None),
+                Search::Unfinished => return Ok(Some(HandedOver::Answered)),
+            }
         }
-        if matches!(lock, Lock::Exclusive(_)) {
-            return Ok(None);
-        }
+    };
+    let grant = lock.grant(own);
+    let vouched = node.ensure_trusted(grant, now.boot);
+    let held_as = (lock.mode(own), grant.token(), grant.granted());
+    let owner = Owner::new(grant.owner())?;
+    let repeated = node.queues().held_by(key, owner, held_as, vouched, now.boot);
+    node.keepalives.end_of_another(key, grant);
+    if repeated.is_some_and(|ttl| lock.prolong(own, now.boot, ttl)) {
+        return Ok(Some(HandedOver::Prolonged(own)));
     }
+    Ok(matches!(lock, Lock::Joint(_)).then_some(HandedOver::Answered))
 }

@@ -61,6 +61,35 @@ fn what_concerns_a_whole_queue_is_done_in_slices() {
     }
 }
 
+/// Regression: thousands of readers asked again while the node was guarded. When the guard ended, one step answered all
+/// that still held the lock.
+#[test]
+fn holders_that_asked_again_are_answered_in_slices() {
+    for lease_ms in [60_000, 10] {
+        let mut key = Key::new();
+        key.wanted = Wanted::Shared;
+        key.acquire("stays", 60_000, 0).unwrap();
+        let many = 3 * ANSWERS_A_PASS_MAX;
+        for n in 0..many {
+            key.acquire(&n.to_string(), lease_ms, 0).unwrap();
+        }
+        key.node.guard_by_operator(Some(50), at(0).boot);
+        for n in 0..many {
+            key.acquire(&n.to_string(), 60_000, 5_000).unwrap().unwrap();
+        }
+        key.now = 51;
+        let mut answered = 0;
+        while let Some(work) = key.node.take_due(at(51).boot, true) {
+            key.perform_for(b"k", &work.request()).unwrap();
+            let told = key.node.waiting.take_answers(usize::MAX).len();
+            assert!(told <= ANSWERS_A_PASS_MAX, "{told} at once");
+            answered += told;
+        }
+        assert_eq!((answered, key.node.waiting.len()), (many, 0));
+        assert_eq!(key.holders().len(), many + 1);
+    }
+}
+
 /// More waits end at once than one step answers. A release answers only a slice of them, and the lock passes on later.
 #[test]
 fn those_whose_time_is_up_are_passed_in_slices() {

@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use super::*;
 use crate::fixture::*;
 
@@ -123,18 +125,49 @@ fn a_turn_goes_before_those_who_wait() {
 fn an_acquire_waits_for_those_before_it_again_once_the_turn_is_over() {
     let mut queue = Queue::default();
     let lock = Want::Lock { ttl: ttl(1_000), retry: false, fence: None };
-    let acquire = |n, name| Waiter { want: lock, ..waiter(n, name) };
-    let at_hand = |queue: &Queue| queue.owners_at_hand().map(|owner| owner.bytes().to_vec()).collect::<Vec<_>>();
+    let acquire = |n, name| Waiter { want: lock, wanted: Wanted::Shared, ..waiter(n, name) };
+    let of_turns =
+        |queue: &Queue| queue.of_turns.iter().map(|place| queue.waiters[place].owner.to_vec()).collect::<Vec<_>>();
     queue.join(acquire(1, "early"), None, 1);
     for (name, until) in [("early", 10), ("late", 20), ("used", 30)] {
         queue.keep(owner(name), Mode::Shared, at(until).boot, at(0).boot);
     }
     queue.join(acquire(2, "late"), None, 2);
     queue.join(acquire(3, "used"), None, 3);
-    queue.join(Waiter { is_at_hand: true, ..acquire(4, "used") }, None, 4);
-    assert_eq!(at_hand(&queue), [&b"early"[..], b"late", b"used", b"used"]);
+    queue.join(Waiter { wanted: Wanted::Exclusive, ..acquire(4, "used") }, None, 4);
+    assert_eq!(of_turns(&queue), [&b"early"[..], b"late", b"used"], "in the mode of the turn");
     assert!(queue.end_turn_over(at(11).boot) && !queue.end_turn_over(at(11).boot));
-    assert_eq!(at_hand(&queue), [&b"late"[..], b"used", b"used"]);
+    assert_eq!(of_turns(&queue), [&b"late"[..], b"used"]);
     assert!(queue.end_turn(b"used") && queue.end_turn_over(at(21).boot));
-    assert_eq!(at_hand(&queue), [b"used"], "a holder's request need not wait");
+    assert!(of_turns(&queue).is_empty());
+}
+
+/// Regression: the requests of readers whose grants had ended were all looked at for each request that was served.
+#[test]
+fn a_request_whose_owner_holds_the_lock_no_longer_is_looked_at_once() {
+    let mut queue = Queue::default();
+    let many = 2 * ANSWERS_A_PASS_MAX as u64 + 10;
+    for n in 1..=many {
+        queue.join(Waiter { is_of_holder: true, ..waiter(n, &n.to_string()) }, None, n);
+    }
+    let looks = Cell::new(0);
+    let find = |queue: &mut Queue, holder: &[u8]| {
+        looks.set(0);
+        let found = queue.find_holder(|owner| {
+            looks.set(looks.get() + 1);
+            (owner.bytes() == holder).then_some(())
+        });
+        let found = match found {
+            Search::Found(()) => "found",
+            Search::Nobody => "nobody",
+            Search::Unfinished => "unfinished",
+        };
+        (found, looks.get())
+    };
+    assert_eq!(find(&mut queue, b"51"), ("unfinished", 50));
+    assert_eq!((find(&mut queue, b"51"), find(&mut queue, b"51")), (("found", 1), ("found", 1)));
+    assert_eq!(
+        (find(&mut queue, b""), find(&mut queue, b""), find(&mut queue, b"")),
+        (("unfinished", 50), ("nobody", 10), ("nobody", 0))
+    );
 }
