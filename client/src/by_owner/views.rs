@@ -145,7 +145,7 @@ impl Views {
     /// holders.
     pub fn too_few(&self) -> Error {
         let text = match self.are_cut() {
-            true => format!("nodes list {LISTED_HOLDERS_MAX} holders, and the lock has more: ask the nodes themselves"),
+            true => format!("the lock has more than {LISTED_HOLDERS_MAX} holders, of which nodes list the oldest"),
             false => format!("too few of {} nodes tell how the lock is", self.by_node.len()),
         };
         let count = self.whys.len();
