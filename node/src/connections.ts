@@ -199,7 +199,7 @@ export class Connections {
       } catch (error) {
         // A lock that cannot be released ends with its lease.
         if (now() >= until || this.closing.aborted || error instanceof Misconfigured) return;
-        await pause(AGAIN_MS[attempt] ?? 1_000, { background: true });
+        await pause(AGAIN_MS[attempt] ?? 1_000, { background: true, signal: this.closing });
       }
     }
   }
@@ -213,7 +213,10 @@ export class Connections {
   /** Announces the end, waits for work in the background, and closes all connections. */
   async close(): Promise<void> {
     this.#closing.abort(new Closed());
+    // Work in the background keeps no program alive, but its caller waits for this.
+    const alive = setInterval(() => {}, 1_000);
     while (this.#background.size > 0) await Promise.all(this.#background);
+    clearInterval(alive);
     this.#isClosed = true;
     for (const connection of [...this.#waiting, ...this.#idle]) connection.destroy();
     this.#idle = [];

@@ -22,6 +22,11 @@ onNode('a program', (bench) => {
     });
   }
 
+  it('ends by itself after it closed what it could not release', async () => {
+    const { code, wrote } = await run('unreachable', bench.key());
+    assert.deepEqual([code, wrote.trimEnd().split('\n').pop()], [0, 'unreachable'], wrote);
+  });
+
   it('goes on while it waits', async () => {
     const key = bench.key();
     const lock = await bench.locks().lock(key);

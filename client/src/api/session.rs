@@ -201,8 +201,11 @@ impl Session {
         if self.get(key).is_some() {
             return Err(owned("this session has the lock already"));
         }
-        let guard = client.take(key, wanted, waits, Some(&self.kept)).await?;
-        let guard = Arc::new(guard);
+        let guard = tokio::select! {
+            biased;
+            end = self.kept.done() => return Err(over(&end)),
+            guard = client.take(key, wanted, waits, Some(&self.kept)) => Arc::new(guard?),
+        };
         let mut locks = self.locks();
         // The session may have ended meanwhile.
         self.is_open()?;
@@ -211,11 +214,7 @@ impl Session {
     }
 
     fn is_open(&self) -> Result<(), Error> {
-        match self.kept.ended() {
-            None => Ok(()),
-            Some(end @ SessionEnd::Closed) => Err(Error::new(ErrorKind::Closed, end.to_string())),
-            Some(end) => Err(Error::new(ErrorKind::Lost, end.to_string())),
-        }
+        self.kept.ended().map_or(Ok(()), |end| Err(over(&end)))
     }
 
     /// Returns the guard of one lock of this session: its token, and whether it is valid.
@@ -347,6 +346,12 @@ impl Drop for Session {
         // Other parts of the program may still have guards of the session's locks.
         self.locks().values().for_each(|lock| lock.give_back_later());
     }
+}
+
+/// Returns the error of a request for a lock in a session that is over.
+fn over(end: &SessionEnd) -> Error {
+    let kind = if *end == SessionEnd::Closed { ErrorKind::Closed } else { ErrorKind::Lost };
+    Error::new(kind, end.to_string())
 }
 
 /// A key that a task of the session is acquiring. Until this value is dropped, no other task of the session can acquire

@@ -31,7 +31,7 @@ impl ByOwner {
     pub async fn check(&self, key: &[u8], token: u64) -> Result<Option<Duration>, Error> {
         let work = move |this, key: Arc<[u8]>, checked: Checked| async move {
             let shown = read_state(&this, &key, None, Some(token), checked.given).await?;
-            let grants = shown.with(&this, &key, token).await.into_iter().filter(|grant| !grant.is_suspect);
+            let grants = shown.with(&this, &key, token).await?.into_iter().filter(|grant| !grant.is_suspect);
             Ok(grants.map(|grant| grant.ttl).max())
         };
         self.run_on(key, work).await
@@ -86,7 +86,7 @@ async fn read_state(
     let is_named = |views: &Views| token.is_none_or(|token| views.agreed().iter().any(|grant| grant.is(token)));
     let enough = |views: &Views| views.is_decided() && (is_named(views) || views.agreed().is_empty());
     let views = Views::ask(this.nodes(), key, waiters, given, enough).await;
-    if !views.is_decided() || !is_named(&views) && views.are_cut() {
+    if !views.is_decided() {
         return Err(views.too_few());
     }
     let mut shown = views.shown();
@@ -186,7 +186,7 @@ async fn watch(
         match read_state(this, key, None, token, given).await {
             Ok(shown) => {
                 if attempts.is_none() {
-                    let grants = shown.with(this, key, known.0).await;
+                    let grants = shown.with(this, key, known.0).await?;
                     if grants.is_empty() && !looked_again {
                         // A request of the owner may have been changing the lock during the first look, so the nodes
                         // are asked once more.
@@ -244,19 +244,26 @@ impl ShownGrant {
 
 impl Shown {
     /// Returns the grants with this token.
-    async fn with(&self, this: &ByOwner, key: &[u8], token: u64) -> Vec<&ShownGrant> {
+    ///
+    /// # Errors
+    /// `NoQuorum`: none of those that nodes list has it, and they do not list all.
+    async fn with(&self, this: &ByOwner, key: &[u8], token: u64) -> Result<Vec<&ShownGrant>, Error> {
         let named: Vec<_> = self.grants.iter().filter(|grant| grant.is(token)).collect();
         if !named.is_empty() || self.grants.is_empty() {
-            return named;
+            return Ok(named);
         }
         // The token may have risen since the owner received it, or may be rising now: the grant is the same under each
         // token.
+        let mut own = None;
         for slot in this.table.of_key(key) {
             if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(Some(token))) {
-                return self.grants.iter().filter(|grant| *grant.attempt == *held.guard.lease().owner).collect();
+                own = Some(Arc::clone(&held.guard.lease().owner));
+                break;
             }
         }
-        vec![]
+        let of_own = |grant: &&ShownGrant| own.as_ref().is_some_and(|own| *grant.attempt == **own);
+        let named: Vec<_> = self.grants.iter().filter(of_own).collect();
+        if named.is_empty() && self.holders > self.grants.len() as u64 { Err(views::not_listed()) } else { Ok(named) }
     }
 
     /// Returns whether one of `attempts` has a grant whose note is not newer than `sequence`. For token 0, returns

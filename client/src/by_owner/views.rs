@@ -141,13 +141,13 @@ impl Views {
         known(self.by_node.len(), shown.len(), unsure)
     }
 
-    /// Returns the error that too few nodes have answered, which lists those that did not; or that the lock has too many
+    /// Returns the error that too few nodes have answered, which lists those that did not; or that they list too few
     /// holders.
     pub fn too_few(&self) -> Error {
-        let text = match self.are_cut() {
-            true => format!("the lock has more than {LISTED_HOLDERS_MAX} holders, of which nodes list the oldest"),
-            false => format!("too few of {} nodes tell how the lock is", self.by_node.len()),
-        };
+        if self.are_cut() {
+            return not_listed();
+        }
+        let text = format!("too few of {} nodes tell how the lock is", self.by_node.len());
         let count = self.whys.len();
         let lasting = self.whys.iter().flatten().filter(|why| why.is_lasting()).count();
         let error = Error::new(ErrorKind::NoQuorum, text).with_nodes(self.nodes.errors(&self.whys));
@@ -228,6 +228,12 @@ impl Views {
             reserved: views().find_map(|view| view.reserved.clone()),
         }
     }
+}
+
+/// Returns the error that nodes do not list all holders of the lock.
+pub fn not_listed() -> Error {
+    let text = format!("the lock has more than {LISTED_HOLDERS_MAX} holders, of which nodes list the oldest");
+    Error::new(ErrorKind::NoQuorum, text)
 }
 
 /// Combines the grants that nodes show for one attempt: the newest note, the largest token, and the lease that a

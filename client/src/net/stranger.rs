@@ -34,20 +34,22 @@ pub async fn identify(address: &ConnectionAddr, elsewhere: Option<&str>) -> Opti
     let ask = async |host: &str, port: u16, question| {
         let host = elsewhere.unwrap_or(host).trim_start_matches('[').trim_end_matches(']');
         let connected = timeout(ANSWER, TcpStream::connect((host, port))).await;
-        recognise(&read_answer(connected.ok()?.ok()?, question).await)
+        Some(read_answer(connected.ok()?.ok()?, question).await)
     };
     match address {
-        ConnectionAddr::Tcp(host, port) => match ask(host, *port, QUESTION).await {
-            None => ask(host, *port, HELLO).await,
-            told => told,
+        ConnectionAddr::Tcp(host, port) => match ask(host, *port, QUESTION).await?.recognise() {
+            Server::Unknown => ask(host, *port, HELLO).await?.recognise().why(),
+            server => server.why(),
         },
-        ConnectionAddr::TcpTls { host, port, .. } => Some(match ask(host, *port, QUESTION).await? {
-            stranger @ Why::Stranger(_) => stranger,
-            Why::Tls(_) => return None,
+        ConnectionAddr::TcpTls { host, port, .. } => match ask(host, *port, QUESTION).await?.recognise() {
+            Server::Refuses(stranger @ Why::Stranger(_)) => Some(stranger),
+            Server::Refuses(Why::Tls(_)) | Server::Unknown => None,
             // A server without TLS answers the request with an error of its own protocol.
-            _ => Why::Tls(TlsFault::Plain),
-        }),
-        ConnectionAddr::Unix(path) => recognise(&read_answer(UnixStream::connect(path).await.ok()?, QUESTION).await),
+            Server::Refuses(_) | Server::Redis => Some(Why::Tls(TlsFault::Plain)),
+        },
+        ConnectionAddr::Unix(path) => {
+            read_answer(UnixStream::connect(path).await.ok()?, QUESTION).await.recognise().why()
+        }
         _ => None,
     }
 }
@@ -63,29 +65,55 @@ pub async fn identify_silent(address: &ConnectionAddr, elsewhere: Option<&str>) 
     pending().await
 }
 
-/// Reads what the server sends by itself, or if it sends nothing, its answer to `question`.
-async fn read_answer(mut connection: impl AsyncRead + AsyncWrite + Unpin, question: &[u8]) -> Vec<u8> {
-    let mut said = vec![0; BYTES];
-    let mut read = timeout(AT_ONCE, connection.read(&mut said)).await;
-    if read.is_err() && connection.write_all(question).await.is_ok() {
-        read = timeout(ANSWER, connection.read(&mut said)).await;
-    }
-    said.truncate(read.map_or(0, |read| read.unwrap_or(0)));
-    said
+/// What a server sent: by itself, or as its answer to a question.
+struct Heard {
+    bytes: Vec<u8>,
+    is_answer: bool,
 }
 
-fn recognise(said: &[u8]) -> Option<Why> {
-    let stranger = |what: &str| Some(Why::Stranger(what.to_owned()));
-    match said {
-        [b'-', error @ ..] => {
-            let line = String::from_utf8_lossy(error.split(|byte| *byte == b'\r').next().unwrap_or_default());
-            (!line.is_empty()).then(|| Why::read(&line).before_asked())
+/// A server, as it shows itself.
+#[derive(Debug, PartialEq)]
+enum Server {
+    /// It does not serve this client, for this reason.
+    Refuses(Why),
+    /// It answers a question that it does not understand with an error, as Redis does. It may serve the next connection.
+    Redis,
+    Unknown,
+}
+
+impl Server {
+    fn why(self) -> Option<Why> {
+        if let Self::Refuses(why) = self { Some(why) } else { None }
+    }
+}
+
+/// Reads what the server sends by itself, or if it sends nothing, its answer to `question`.
+async fn read_answer(mut connection: impl AsyncRead + AsyncWrite + Unpin, question: &[u8]) -> Heard {
+    let mut bytes = vec![0; BYTES];
+    let mut read = timeout(AT_ONCE, connection.read(&mut bytes)).await;
+    let is_answer = read.is_err();
+    if is_answer && connection.write_all(question).await.is_ok() {
+        read = timeout(ANSWER, connection.read(&mut bytes)).await;
+    }
+    bytes.truncate(read.map_or(0, |read| read.unwrap_or(0)));
+    Heard { bytes, is_answer }
+}
+
+impl Heard {
+    fn recognise(&self) -> Server {
+        let stranger = |what: &str| Server::Refuses(Why::Stranger(what.to_owned()));
+        match &*self.bytes {
+            [b'-', _, ..] if self.is_answer => Server::Redis,
+            [b'-', error @ ..] => {
+                let line = String::from_utf8_lossy(error.split(|byte| *byte == b'\r').next().unwrap_or_default());
+                if line.is_empty() { Server::Unknown } else { Server::Refuses(Why::read(&line).before_asked()) }
+            }
+            said if said.starts_with(b"HTTP/") => stranger("a server that speaks HTTP"),
+            said if said.starts_with(b"SSH-") => stranger("a server that speaks SSH"),
+            // This is a TLS alert, the answer to bytes that are not TLS.
+            [0x15, 0x03, ..] => Server::Refuses(Why::Tls(TlsFault::Encrypted)),
+            _ => Server::Unknown,
         }
-        _ if said.starts_with(b"HTTP/") => stranger("a server that speaks HTTP"),
-        _ if said.starts_with(b"SSH-") => stranger("a server that speaks SSH"),
-        // This is a TLS alert, the answer to bytes that are not TLS.
-        [0x15, 0x03, ..] => Some(Why::Tls(TlsFault::Encrypted)),
-        _ => None,
     }
 }
 
@@ -95,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_they_say() {
-        let told = |said: &[u8]| match recognise(said) {
+        let told = |said: &[u8]| match (Heard { bytes: said.to_vec(), is_answer: false }).recognise().why() {
             Some(Why::Stranger(what)) => what,
             Some(Why::TurnedAway { code, text }) => format!("{code}|{text}"),
             Some(Why::Full(text)) => format!("full|{text}"),
@@ -114,5 +142,13 @@ mod tests {
         ] {
             assert_eq!(told(said), expected);
         }
+    }
+
+    /// Regression: a node whose connection broke before its first answer counted as one that refuses for good, because it
+    /// does not understand the question.
+    #[test]
+    fn an_error_about_the_question_is_no_refusal() {
+        let heard = Heard { bytes: b"-ERR wrong number of arguments for 'get' command\r\n".to_vec(), is_answer: true };
+        assert_eq!(heard.recognise(), Server::Redis);
     }
 }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use palisade_client::{Client, Options};
+use tokio::io::{AsyncReadExt, copy_bidirectional};
+use tokio::net::UnixStream;
 
 use crate::fixture::{Nodes, ms};
 
@@ -56,4 +58,28 @@ async fn requests_to_a_node_that_is_down_are_no_storm() {
     let most = began.elapsed().as_millis() / 50 + 2;
     println!("{attempts} attempts for {requests} requests in a second");
     assert!(u128::from(attempts) <= most, "{attempts} attempts, {most} are allowed");
+}
+
+/// Regression: the first connection to each node ended before its first answer. The client asked what kind of server is
+/// there. A healthy node answers that question with an error, which counted as a refusal for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_first_connection_ends_is_waited_for() {
+    let nodes = Nodes::start(3);
+    let mut addresses = vec![];
+    for server in &nodes.0 {
+        let (listener, socket) = (tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap(), server.socket());
+        addresses.push(format!("redis://{}", listener.local_addr().unwrap()));
+        tokio::spawn(async move {
+            let (mut first, _) = listener.accept().await.unwrap();
+            let _ = first.read(&mut [0; 64]).await;
+            drop(first);
+            while let Ok((mut client, _)) = listener.accept().await {
+                let mut server = UnixStream::connect(&socket).await.unwrap();
+                tokio::spawn(async move { copy_bidirectional(&mut client, &mut server).await });
+            }
+        });
+    }
+    let locks = Client::new(addresses).unwrap();
+    let guard = locks.with(&Options::new().wait(ms(10_000))).lock("k").await.unwrap();
+    guard.release().await;
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use palisade_client::{ErrorKind, Loss, Options, Released, SessionEnd};
 use rand::seq::IndexedRandom;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::fixture::{Nodes, Register, ms, until};
 use crate::harness::patience;
@@ -38,6 +39,22 @@ async fn all_are_had_or_none() {
     assert_eq!((session.done().await, session.valid_for()), (SessionEnd::Closed, ms(0)));
     assert_eq!(session.lock("d").await.unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(locks.lock_all::<&str>([]).await.unwrap_err().kind(), ErrorKind::BadArgument);
+}
+
+/// Regression: a task waited for a lock in a session that was over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_does_not_wait_in_a_session_that_is_over() {
+    let nodes = Nodes::start(3);
+    let (locks, others) = (nodes.client().await, nodes.client().await);
+    let _held = others.lock("k").await.unwrap();
+    let session = Arc::new(locks.session());
+    let waiting = Arc::clone(&session);
+    let waiting = tokio::spawn(async move { waiting.lock("k").await.map(|lock| lock.token()) });
+    nodes.queued(1).await;
+    session.close().await;
+    let error = timeout(patience(), waiting).await.expect("it ends").unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    nodes.queued(0).await;
 }
 
 /// Two tasks of one session ask for one key, and the second one is refused. It used to wait forever, for its own

@@ -2,6 +2,7 @@
 
 import { createClient } from 'redis';
 import { Palisade } from '../../src/index.js';
+import { FaultyWay } from '../faults.js';
 
 const [url = '', key = '', step = ''] = process.argv.slice(2);
 
@@ -29,6 +30,16 @@ const steps: Record<string, (locks: Palisade) => Promise<void>> = {
   },
   async closes(locks) {
     await locks.lock(key);
+    await locks.close();
+  },
+  /** Closes while the release of a lock that the server did not hear of is tried again. */
+  async unreachable() {
+    const way = new FaultyWay({ path: url.slice('unix://'.length) });
+    const locks = new Palisade(way.url);
+    const lock = await locks.lock(key, { ttl: 60_000 });
+    way.end();
+    await lock.release();
+    await new Promise((resolve) => setTimeout(resolve, 300));
     await locks.close();
   },
   async observed(locks) {
