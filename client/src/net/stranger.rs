@@ -65,7 +65,7 @@ pub async fn identify_silent(address: &ConnectionAddr, elsewhere: Option<&str>) 
     pending().await
 }
 
-/// What a server sent: by itself, or as its answer to a question.
+/// The first bytes of a server: sent by itself, or as its answer to a question.
 struct Heard {
     bytes: Vec<u8>,
     is_answer: bool,
@@ -74,9 +74,10 @@ struct Heard {
 /// A server, as it shows itself.
 #[derive(Debug, PartialEq)]
 enum Server {
-    /// It does not serve this client, for this reason.
+    /// The server does not serve this client, for this reason.
     Refuses(Why),
-    /// It answers a question that it does not understand with an error, as Redis does. It may serve the next connection.
+    /// The server answers a question that it does not understand with an error, as Redis does. So it may serve the next
+    /// connection.
     Redis,
     Unknown,
 }
