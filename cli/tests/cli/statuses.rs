@@ -320,7 +320,7 @@ fn help_version_and_what_shells_want() {
         ("exec --help", "197  the lock was lost"),
         // docs/cli.md and the man page of `break` have the same warning.
         ("break --help", "the holder goes on"),
-        ("--version", "palisade 0."),
+        ("--version", concat!("palisade ", env!("CARGO_PKG_VERSION"))),
         ("completions zsh", "#compdef palisade"),
         ("man", ".TH palisade 1"),
     ] {

@@ -58,7 +58,7 @@ fn a_file_that_cannot_be_written() {
     let nodes = Nodes::start(1);
     let port = free_port();
     let _agent = agent(&nodes, port);
-    fs::remove_file(nodes.file("locks")).unwrap();
+    wait_until("the agent has made its file", || fs::remove_file(nodes.file("locks")).is_ok());
     fs::create_dir(nodes.file("locks")).unwrap();
     wait_until("the lock is refused", || {
         let (status, text) = ask(port, "LOCK");
