@@ -144,7 +144,7 @@ impl Views {
     /// Returns the error that too few nodes have answered, which lists those that did not; or that they list too few
     /// holders.
     pub fn too_few(&self) -> Error {
-        if self.are_cut() {
+        if self.answered() >= majority(self.by_node.len()) && self.are_cut() {
             return not_listed();
         }
         let text = format!("too few of {} nodes tell how the lock is", self.by_node.len());

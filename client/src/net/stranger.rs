@@ -104,10 +104,15 @@ impl Heard {
     fn recognise(&self) -> Server {
         let stranger = |what: &str| Server::Refuses(Why::Stranger(what.to_owned()));
         match &*self.bytes {
-            [b'-', _, ..] if self.is_answer => Server::Redis,
             [b'-', error @ ..] => {
                 let line = String::from_utf8_lossy(error.split(|byte| *byte == b'\r').next().unwrap_or_default());
-                if line.is_empty() { Server::Unknown } else { Server::Refuses(Why::read(&line).before_asked()) }
+                match Why::read(&line).before_asked() {
+                    _ if line.is_empty() => Server::Unknown,
+                    // A slow server may say these only now; they are no answers to the question.
+                    full @ Why::Full(_) => Server::Refuses(full),
+                    Why::TurnedAway { code, .. } if self.is_answer && code != "DENIED" => Server::Redis,
+                    why => Server::Refuses(why),
+                }
             }
             said if said.starts_with(b"HTTP/") => stranger("a server that speaks HTTP"),
             said if said.starts_with(b"SSH-") => stranger("a server that speaks SSH"),
@@ -151,5 +156,7 @@ mod tests {
     fn an_error_about_the_question_is_no_refusal() {
         let heard = Heard { bytes: b"-ERR wrong number of arguments for 'get' command\r\n".to_vec(), is_answer: true };
         assert_eq!(heard.recognise(), Server::Redis);
+        let late = Heard { bytes: b"-DENIED Redis is running in protected mode\r\n".to_vec(), is_answer: true };
+        assert!(late.recognise().why().is_some(), "a slow server says this only now");
     }
 }

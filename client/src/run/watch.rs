@@ -22,8 +22,8 @@ type View = Option<(Vec<u8>, u64, Holder)>;
 pub enum Change {
     /// A majority has this holder, or none.
     Holder(Option<Holder>),
-    /// A majority no longer has the last holder, and there is none on which it agrees: of several holders, each node
-    /// shows the one that it granted the lock first.
+    /// A majority may no longer have the last holder, and there is none on which it agrees: of several holders, each
+    /// node shows the one that it granted the lock first.
     Disagreement,
 }
 
@@ -65,7 +65,8 @@ async fn watch_version(
     tell: &mpsc::Sender<Change>,
     last: &mut Option<View>,
 ) {
-    let mut is_agreed = false;
+    // A disagreement at first is news too: the receiver may know a holder that has just left.
+    let mut is_agreed = true;
     let mut views: Vec<Option<View>> = vec![None; nodes.len()];
     let mut ids: Vec<Option<NodeId>> = vec![None; nodes.len()];
     let ask = |node, known, after| watching::ask(Arc::clone(nodes), Arc::clone(key), node, known, given, after);

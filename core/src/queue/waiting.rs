@@ -312,15 +312,20 @@ impl Waiting {
     }
 
     /// Searches for a request whose owner already holds the lock of `key`, by `holds`: among those whose owner held it,
-    /// together with others, when they arrived, and the next one to be served. That owner may hold a lock that came to
-    /// the key later.
-    pub(crate) fn find_holder<T>(&mut self, key: Key<'_>, holds: impl Fn(Owner<'_>) -> Option<T>) -> Search<T> {
+    /// together with others, when they arrived, and those that may be served next at `now`. Their owners may hold a lock
+    /// that came to the key later.
+    pub(crate) fn find_holder<T>(
+        &mut self,
+        key: Key<'_>,
+        now: BootTime,
+        holds: impl Fn(Owner<'_>) -> Option<T>,
+    ) -> Search<T> {
         let unused_max = self.unused_turns_max;
         let Some(queue) = self.queue_mut(key) else { return Search::Nobody };
         match queue.find_holder(&holds) {
             Search::Nobody => {
-                let next = queue.first(unused_max).and_then(|next| holds(next.owner()));
-                next.map_or(Search::Nobody, Search::Found)
+                let next = queue.of_turn(now).into_iter().chain(queue.first(unused_max));
+                next.map(Waiter::owner).find_map(holds).map_or(Search::Nobody, Search::Found)
             }
             found => found,
         }

@@ -29,7 +29,7 @@ pub enum HandedOver {
     /// longer lease.
     Prolonged(GrantId),
     /// Nobody got the lock, but requests were answered whose owner already holds it, or the search for such requests is
-    /// not finished.
+    /// not finished. Another request may be next now, so the caller calls again.
     Answered,
 }
 
@@ -103,7 +103,7 @@ fn answer_holder(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> Re
         Lock::Exclusive(_) => lock.first_id(),
         Lock::Joint(joint) => {
             let holds = |owner: Owner<'_>| joint.find(owner).filter(|&id| !joint.grant(id).is_expired(now.boot));
-            match node.waiting.find_holder(key, holds) {
+            match node.waiting.find_holder(key, now.boot, holds) {
                 Search::Found(own) => own,
                 Search::Nobody => return Ok(None),
                 Search::Unfinished => return Ok(Some(HandedOver::Answered)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import weakref
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,9 +31,8 @@ _LATE_ANSWER = 1.0
 # Maximum delay of the end of an event loop, in seconds.
 _END_WITHIN = 1.0
 
-# Maximum time, in seconds, for which the end of an event loop waits for the program's own tasks. Before Python 3.11
-# one of these may be waiting for that end.
-_OTHERS_END_WITHIN = 10.0 if sys.version_info >= (3, 11) else 1.0
+# Maximum time, in seconds, for which the end of an event loop waits for the program's own tasks.
+_OTHERS_END_WITHIN = 10.0
 
 # The beginning of the names of this package's tasks.
 _OWN_TASK = "palisade: "
@@ -116,6 +114,7 @@ class Connections:
     async def shared(self, within: float | None = None) -> Connection:
         """Returns the shared connection, connected. Concurrent callers share one attempt, and its failure."""
         if self._shared is not None and self._shared.is_usable:
+            self._close_with_loop()
             return self._shared
         if self._opening is None:
             self._opening = self._opened()
@@ -283,12 +282,15 @@ class Connections:
         _cancel(self._until_loop_ends)
 
     def loop_goes_on(self) -> None:
-        """Lets the next connection to open begin the task anew that closes all at the end of the event loop."""
+        """Lets the next use begin the task anew that closes all connections at the end of the event loop."""
         self._until_loop_ends.clear()
 
-    def _opened(self) -> asyncio.Task[Connection]:
+    def _close_with_loop(self) -> None:
         if not self._until_loop_ends:
             self._until_loop_ends.append(self.loop.create_task(_close_with_loop(weakref.ref(self)), name=f"{_OWN_TASK}end"))
+
+    def _opened(self) -> asyncio.Task[Connection]:
+        self._close_with_loop()
         # Others may share it, so no single cancellation ends it.
         return self.in_background(self._opening_one())
 
@@ -324,25 +326,34 @@ async def _close_with_loop(connections: weakref.ref[Connections]) -> None:
     ``asyncio.run`` then cancels all tasks, and waits for these only. Without this task, those that release a lock
     whose acquisition was cancelled would stay pending.
     """
+    end = _EndOfLoop()
     try:
-        await asyncio.get_running_loop().create_future()
+        await end
     finally:
         ending = connections()
         if ending is not None and not ending.is_closing:
-            others = {task for task in asyncio.all_tasks() if not task.get_name().startswith(_OWN_TASK)}
-            if all(map(_is_being_cancelled, others)):
-                # They may still release locks.
+            if end.is_reached:
+                # The program's own tasks may still release locks.
+                others = {task for task in asyncio.all_tasks() if not task.get_name().startswith(_OWN_TASK)}
                 if others:
                     await asyncio.wait(others, timeout=_OTHERS_END_WITHIN)
                 await ending.close(_END_WITHIN)
             else:
-                # The loop goes on: a task of the program has cancelled all others, and may wait for them.
+                # A task of the program has cancelled all others, and may wait for them.
                 ending.loop_goes_on()
 
 
-def _is_being_cancelled(task: asyncio.Task[Any]) -> bool:
-    """Returns whether the task was cancelled and has not ended. Before Python 3.11, always true: tasks do not say."""
-    return sys.version_info < (3, 11) or task.cancelling() > 0
+class _EndOfLoop(asyncio.Future[None]):
+    """Notices whether the loop ends when it is cancelled: ``asyncio.run`` cancels tasks while the loop does not run."""
+
+    is_reached = False
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self.is_reached = True
+        return super().cancel(msg)
 
 
 def _drop(loop: asyncio.AbstractEventLoop, known: set[Connection], tasks: list[asyncio.Task[None]], pid: int) -> None:
