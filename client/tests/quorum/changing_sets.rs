@@ -270,11 +270,13 @@ async fn a_dead_node_is_replaced() {
 /// majority. So the new node is added only once its guard has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_is_added_when_it_serves() {
-    let (mut nodes, locks) = founded(4, &[0, 1, 2]).await;
-    let guard = locks.with(&brief()).lock("k").await.unwrap();
+    let mut nodes = Nodes::start_with(4, lasting);
+    let locks = nodes_client(&nodes, &[0, 1, 2]).await;
+    set(&locks, some(&nodes, &[0, 1, 2])).await;
+    let guard = locks.with(&options()).lock("k").await.unwrap();
     nodes.0[2].kill();
     // The guard lasts longer than a lease.
-    nodes.0[3].client().say("LOCK.GUARD ARM 3000");
+    nodes.0[3].client().say("LOCK.GUARD ARM 6500");
     set(&locks, some(&nodes, &[0, 1, 3])).await;
     assert!(!guard.is_lost(), "it was held throughout");
     is_on_live(&nodes, "k", &[0, 1, 3]).await;
