@@ -14,7 +14,7 @@ use crate::run::members;
 use crate::run::orders;
 use crate::run::renewer::Auto;
 use crate::run::thread::Thread;
-use crate::run::watch;
+use crate::run::watch::{self, Change};
 use crate::values::clock;
 use crate::values::shown_key::ShownKey;
 use crate::{Changes, Error, ErrorKind, Guard, Holder, Options};
@@ -192,7 +192,8 @@ impl Client {
     /// `Closed`.
     pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Changes<Option<Holder>>, Error> {
         let (nodes, key, given) = (self.nodes(), Arc::from(key.as_ref()), Options::default().checked()?.given);
-        Ok(Changes::begin(self.thread()?, &nodes, |tell| watch::holders(Arc::clone(&nodes), key, given, tell)))
+        let watch = |tell| watch::watch(Arc::clone(&nodes), key, given, tell, Change::holder);
+        Ok(Changes::begin(self.thread()?, &nodes, watch))
     }
 
     /// Runs `future` to its end on the client's own thread, which also serves its connections. This suits a program

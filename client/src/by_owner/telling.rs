@@ -254,16 +254,14 @@ impl Shown {
         }
         // The token may have risen since the owner received it, or may be rising now: the grant is the same under each
         // token.
-        let mut own = None;
         for slot in this.table.of_key(key) {
-            if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(Some(token))) {
-                own = Some(Arc::clone(&held.guard.lease().owner));
-                break;
+            if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(Some(token)))
+                && let Some(own) = self.grants.iter().find(|grant| *grant.attempt == *held.guard.lease().owner)
+            {
+                return Ok(vec![own]);
             }
         }
-        let of_own = |grant: &&ShownGrant| own.as_ref().is_some_and(|own| *grant.attempt == **own);
-        let named: Vec<_> = self.grants.iter().filter(of_own).collect();
-        if named.is_empty() && self.holders > self.grants.len() as u64 { Err(views::not_listed()) } else { Ok(named) }
+        if self.holders > self.grants.len() as u64 { Err(views::not_listed()) } else { Ok(vec![]) }
     }
 
     /// Returns whether one of `attempts` has a grant whose note is not newer than `sequence`. For token 0, returns

@@ -35,7 +35,7 @@ impl Watches {
         let (changes, changed) = watch::channel(0);
         let running = client.thread()?.run(async move {
             let (tell, mut told) = mpsc::channel(1);
-            let watching = crate::run::watch::watch(nodes, watched, given, tell);
+            let watching = crate::run::watch::watch(nodes, watched, given, tell, |_| Some(()));
             let counting = async {
                 while told.recv().await.is_some() {
                     changes.send_modify(|count| *count += 1);

@@ -27,42 +27,38 @@ pub enum Change {
     Disagreement,
 }
 
-/// Sends changes of the holder until the receiver is dropped, also when the set of nodes changes.
-pub async fn watch(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Change>) {
+impl Change {
+    /// Returns the holder, if nodes agree on one or on none.
+    pub fn holder(self) -> Option<Option<Holder>> {
+        if let Self::Holder(holder) = self { Some(holder) } else { None }
+    }
+}
+
+/// Sends what `report` makes of each change of the holder, until the receiver is dropped, also when the set of nodes
+/// changes. Changes for which it returns `None` are not reported.
+pub async fn watch<T>(
+    nodes: Arc<Nodes>,
+    key: Arc<[u8]>,
+    given: Given,
+    tell: mpsc::Sender<T>,
+    report: fn(Change) -> Option<T>,
+) {
     let (mut nodes, mut last) = (nodes.latest(), None);
     loop {
         tokio::select! {
             biased;
             () = nodes.superseded() => {}
-            () = watch_version(&nodes, &key, given, &tell, &mut last) => return,
+            () = watch_version(&nodes, &key, given, (&tell, report), &mut last) => return,
         }
         nodes = nodes.latest();
     }
 }
 
-/// Sends each holder that a majority has, as [`watch`] does.
-pub async fn holders(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Holder>>) {
-    let (changes, mut changed) = mpsc::channel(1);
-    let telling = async {
-        while let Some(change) = changed.recv().await {
-            if let Change::Holder(holder) = change
-                && tell.send(holder).await.is_err()
-            {
-                return;
-            }
-        }
-    };
-    tokio::select! {
-        () = telling => {}
-        () = watch(nodes, key, given, changes) => {}
-    }
-}
-
-async fn watch_version(
+async fn watch_version<T>(
     nodes: &Arc<Nodes>,
     key: &Arc<[u8]>,
     given: Given,
-    tell: &mpsc::Sender<Change>,
+    (tell, report): (&mpsc::Sender<T>, fn(Change) -> Option<T>),
     last: &mut Option<View>,
 ) {
     // A disagreement at first is news too: the receiver may know a holder that has just left.
@@ -101,7 +97,9 @@ async fn watch_version(
             }
             None => continue,
         };
-        if tell.send(change).await.is_err() {
+        if let Some(report) = report(change)
+            && tell.send(report).await.is_err()
+        {
             return;
         }
     }

@@ -114,7 +114,7 @@ class Connections:
     async def shared(self, within: float | None = None) -> Connection:
         """Returns the shared connection, connected. Concurrent callers share one attempt, and its failure."""
         if self._shared is not None and self._shared.is_usable:
-            self._close_with_loop()
+            self._notice_end_of_loop()
             return self._shared
         if self._opening is None:
             self._opening = self._opened()
@@ -285,12 +285,12 @@ class Connections:
         """Lets the next use begin the task anew that closes all connections at the end of the event loop."""
         self._until_loop_ends.clear()
 
-    def _close_with_loop(self) -> None:
+    def _notice_end_of_loop(self) -> None:
         if not self._until_loop_ends:
             self._until_loop_ends.append(self.loop.create_task(_close_with_loop(weakref.ref(self)), name=f"{_OWN_TASK}end"))
 
     def _opened(self) -> asyncio.Task[Connection]:
-        self._close_with_loop()
+        self._notice_end_of_loop()
         # Others may share it, so no single cancellation ends it.
         return self.in_background(self._opening_one())
 
