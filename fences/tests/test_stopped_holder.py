@@ -56,7 +56,8 @@ def wake(program: subprocess.Popen[str]) -> str:
 def test_a_holder_of_postgresql_that_wakes_up_too_late_writes_nothing(
     a_node: Node, database: Database, key: str, store: str, end: str
 ) -> None:
-    where = f"host={database.cluster.folder} dbname={database.name} user=app"
+    # The server ends a transaction that idles for a second.
+    where = f"host={database.cluster.folder} dbname={database.name} user=app options='-c idle_in_transaction_session_timeout=1s'"
     with holder(a_node.url, key, store, where) as program, Palisade(a_node.url) as locks:
         stop(program, a_node, key)
         with locks.lock(key) as lock, database.connect("app") as connection:

@@ -8,7 +8,7 @@ use redis::cluster_routing::Slot;
 use tokio::task::JoinHandle;
 
 pub use crate::harness::Nodes;
-use crate::harness::{Reply, Server, Setup, patience};
+use crate::harness::{Reply, Server, Setup, null, patience};
 
 impl Nodes {
     /// Starts `count` nodes without persistence.
@@ -45,6 +45,16 @@ impl Nodes {
     pub async fn client(&self) -> Client {
         let client = Client::new(self.addresses()).unwrap();
         connected(&client).await;
+        // So far a majority has answered. Without a grant of every node, a lock that a test holds would be free on one.
+        let key = format!("granted-{:x}", rand::random::<u64>());
+        until("every node grants the client a lock", async || {
+            let guard = client.with(&brief()).lock(&key).await.unwrap();
+            let is_held = |server: &Server| server.client().say(&format!("LOCK.INFO {key}")) != null();
+            let by_all = self.0.iter().all(is_held);
+            guard.release().await;
+            by_all
+        })
+        .await;
         client
     }
 
@@ -52,8 +62,7 @@ impl Nodes {
     pub async fn client_now(&self) -> Client {
         let client = Client::new(self.addresses()).unwrap();
         let start = Instant::now();
-        let slow = Options::new().ttl(ms(1_000)).node_timeout(Duration::from_secs(10));
-        let _ = client.with(&slow).try_lock("connected").await;
+        let _ = client.with(&brief()).try_lock("connected").await;
         println!("tried once in {:?}", start.elapsed());
         client
     }
@@ -92,9 +101,13 @@ impl Nodes {
 /// Waits until the client has reached a majority of its nodes. A first use waits only as long as one connection may
 /// take, which may be too short on a busy machine.
 pub async fn connected(client: &Client) {
-    let options = Options::new().ttl(ms(1_000)).node_timeout(Duration::from_secs(10));
     let key = format!("connected-{:x}", rand::random::<u64>());
-    client.with(&options).lock(key).await.unwrap().release().await;
+    client.with(&brief()).lock(key).await.unwrap().release().await;
+}
+
+/// Returns options with a ttl below every maximum of these tests. The nodes' timeout is long enough for a busy machine.
+fn brief() -> Options {
+    Options::new().ttl(ms(1_000)).node_timeout(Duration::from_secs(10))
 }
 
 /// Starts a task that takes a lock, waiting for it.

@@ -26,7 +26,6 @@ def write(store: str, where: str, token: int) -> None:
     with psycopg.connect(where) as connection:
         if store == "postgresql":
             wait_for_word("ready")
-        connection.execute("SET LOCAL idle_in_transaction_session_timeout = '1s'")
         connection.execute("SELECT palisade.fence('prices', %s)", (token,))
         connection.execute("UPDATE prices SET price = %s WHERE item = 'apples'", (token,))
         if store == "postgresql, in its transaction":
