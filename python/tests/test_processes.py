@@ -124,13 +124,16 @@ def run(step: str, url: str, key: str) -> subprocess.Popen[str]:
 
 
 STEPS = ["holds", "idle", "closes", "closes_async", "left_async", "collected", "collected_async", "daemon_waits"]
-STEPS += ["pending_async", "held_async", "cancelled_async", "observed", "forks"]
+STEPS += ["pending_async", "held_async", "cancelled_async", "driven_by_hand", "at_once", "observed", "forks"]
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_program_ends_by_itself_and_says_nothing(a_node: Node, key: str, step: str) -> None:
-    program = run(step, a_node.url, key)
-    wrote, _ = program.communicate()
+    with run(step, a_node.url, key) as program:
+        try:
+            wrote, _ = program.communicate(timeout=120)
+        finally:
+            program.kill()
     assert (program.returncode, wrote) == (0, f"{step}\n")
     if step == "pending_async":
         assert a_node.outside.users(key) == (1, 0), "who waited left the queue"

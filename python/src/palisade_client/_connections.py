@@ -332,11 +332,10 @@ async def _close_with_loop(connections: weakref.ref[Connections]) -> None:
     finally:
         ending = connections()
         if ending is not None and not ending.is_closing:
-            if end.is_reached:
-                # The program's own tasks may still release locks.
-                others = {task for task in asyncio.all_tasks() if not task.get_name().startswith(_OWN_TASK)}
-                if others:
-                    await asyncio.wait(others, timeout=_OTHERS_END_WITHIN)
+            if end.others is not None:
+                # They may still release locks.
+                if end.others:
+                    await asyncio.wait(end.others, timeout=_OTHERS_END_WITHIN)
                 await ending.close(_END_WITHIN)
             else:
                 # A task of the program has cancelled all others, and may wait for them.
@@ -346,13 +345,15 @@ async def _close_with_loop(connections: weakref.ref[Connections]) -> None:
 class _EndOfLoop(asyncio.Future[None]):
     """Notices whether the loop ends when it is cancelled: ``asyncio.run`` cancels tasks while the loop does not run."""
 
-    is_reached = False
+    # The program's own tasks when the loop ended. A task that begins later may wait for the end of all these.
+    others: set[asyncio.Task[Any]] | None = None
 
     def cancel(self, msg: Any | None = None) -> bool:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            self.is_reached = True
+            tasks = asyncio.all_tasks(self.get_loop())
+            self.others = {task for task in tasks if not task.get_name().startswith(_OWN_TASK)}
         return super().cancel(msg)
 
 

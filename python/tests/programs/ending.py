@@ -27,7 +27,7 @@ def give_daemons_time() -> None:
         daemon.join(0.5)
 
 
-from palisade_client import Palisade, Released, aio  # noqa: E402
+from palisade_client import Palisade, Released, _background, _connections, aio  # noqa: E402
 
 url, key, step = sys.argv[1:]
 # Tests that run in the background may ignore Ctrl-C, and a program inherits that.
@@ -195,6 +195,38 @@ def cancelled_async() -> None:
         assert await own.release() is Released.FREED
 
     asyncio.run(main())
+
+
+def driven_by_hand() -> None:
+    """Cancels all tasks of a loop that does not run, and then runs it until they have ended."""
+    loop = asyncio.new_event_loop()
+
+    async def main() -> None:
+        locks = aio.Palisade(url)
+        left.append(locks)
+        async with locks.lock(key):
+            pass
+
+    async def end(tasks: set[asyncio.Task[object]]) -> None:
+        _, late = await asyncio.wait(tasks, timeout=5)
+        assert not late, late
+
+    loop.run_until_complete(main())
+    tasks = asyncio.all_tasks(loop)
+    assert tasks
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(end(tasks))
+    loop.close()
+
+
+def at_once() -> None:
+    """Ends a program without a loop. Whatever its end waits for in vain takes ten minutes."""
+    _background._END_WITHIN = _connections._OTHERS_END_WITHIN = 600.0
+    locks = Palisade(url)
+    left.append(locks)
+    with locks.lock(key):
+        pass
 
 
 def observed() -> None:
