@@ -42,7 +42,7 @@ pub struct LockView {
     /// The number of callers that wait behind the waiters within their clients, as the node with the most waiters shows
     /// it.
     pub waiters_behind: u64,
-    /// The first waiters, in the order of service.
+    /// The first waiters: those that most nodes show, in the order of service on the node with the most waiters.
     pub queue: Vec<Waiter>,
     /// The names of the servers that show a holder.
     pub servers: Vec<String>,
@@ -98,6 +98,10 @@ pub struct Waiter {
     pub waited_ms: u64,
     /// The number of callers that wait behind this waiter in its process.
     pub behind: u64,
+    /// True if the request waits on a majority. Otherwise it is only arriving, or left over where its end was not heard
+    /// of.
+    #[serde(skip)]
+    pub is_waiting: bool,
 }
 
 /// The nodes' answers about a key: its holders, if any, and its waiters.
@@ -206,15 +210,10 @@ impl Together {
     /// Merges the answers of the nodes, one per node.
     pub fn of(replies: impl IntoIterator<Item = Value>, majority: usize) -> Self {
         let mut owners: BTreeMap<Vec<u8>, Vec<NodeGrant>> = BTreeMap::new();
-        let (mut holders, mut waiters, mut waiters_behind) = (0, 0, 0);
-        let mut queue = vec![];
+        let mut holders = 0;
+        let mut queues = vec![];
         for fields in replies.into_iter().filter_map(Fields::of) {
-            let waiting: u64 = fields.get("waiters");
-            if waiting > waiters {
-                waiters = waiting;
-                waiters_behind = fields.get("waiters_behind");
-                queue = fields.get("queue");
-            }
+            queues.push(NodeQueue::of(&fields));
             let counted: u64 = fields.get("holders");
             let told = grants(fields);
             holders = holders.max(counted).max(told.len() as u64);
@@ -224,8 +223,54 @@ impl Together {
         }
         let mut grants: Vec<_> = owners.into_values().filter_map(|told| GrantView::of(told, majority)).collect();
         grants.sort_by_key(|grant| Reverse((grant.nodes, grant.held_ms)));
-        Self { grants, holders, waiters, waiters_behind, queue: queue.into_iter().filter_map(Waiter::of).collect() }
+        queues.iter_mut().for_each(|queue| queue.leave_out(&grants));
+        queues.sort_by_key(|queue| Reverse(queue.waiters));
+        let (waiters, waiters_behind) = queues.first().map_or((0, 0), |first| (first.waiters, first.behind));
+        Self { grants, holders, waiters, waiters_behind, queue: merged(queues, majority) }
     }
+}
+
+/// One node's queue.
+struct NodeQueue {
+    waiters: u64,
+    behind: u64,
+    first: Vec<Waiter>,
+}
+
+impl NodeQueue {
+    fn of(fields: &Fields) -> Self {
+        let first: Vec<Value> = fields.get("queue");
+        let first = first.into_iter().filter_map(Waiter::of).collect();
+        Self { waiters: fields.get("waiters"), behind: fields.get("waiters_behind"), first }
+    }
+
+    /// Leaves out the requests that one of these grants has served. This node has not heard of it yet.
+    fn leave_out(&mut self, grants: &[GrantView]) {
+        let is_served = |waiter: &Waiter| grants.iter().any(|grant| grant.is_held && grant.owner == waiter.owner);
+        let (served, first): (Vec<_>, _) = std::mem::take(&mut self.first).into_iter().partition(is_served);
+        self.first = first;
+        self.waiters = self.waiters.saturating_sub(served.len() as u64);
+        self.behind = self.behind.saturating_sub(served.iter().map(|waiter| waiter.behind).sum());
+    }
+}
+
+/// Merges the nodes' queues: the requests that a majority shows come first. The merged queue is as long as the longest
+/// of these.
+fn merged(queues: Vec<NodeQueue>, majority: usize) -> Vec<Waiter> {
+    let longest = queues.iter().map(|queue| queue.first.len()).max().unwrap_or(0);
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut all: Vec<Waiter> = vec![];
+    for waiter in queues.into_iter().flat_map(|queue| queue.first) {
+        let count = counts.entry(waiter.owner.clone()).or_default();
+        *count += 1;
+        if *count == 1 {
+            all.push(waiter);
+        }
+    }
+    all.iter_mut().for_each(|waiter| waiter.is_waiting = counts[&waiter.owner] >= majority);
+    all.sort_by_key(|waiter| Reverse(waiter.is_waiting));
+    all.truncate(longest);
+    all
 }
 
 impl LockView {
@@ -379,6 +424,7 @@ impl Waiter {
             mode: fields.get("mode"),
             waited_ms: fields.get("waited"),
             behind: fields.get("behind"),
+            is_waiting: false,
         })
     }
 

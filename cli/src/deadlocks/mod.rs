@@ -157,7 +157,7 @@ fn waited_for(key: &str, together: Together) -> WaitedFor {
         ms: waiter.waited_ms,
         takes_any: has_permits && waiter.mode == "permit",
     };
-    let waiters = queue.into_iter().map(waiter).collect();
+    let waiters = queue.into_iter().filter(|waiter| waiter.is_waiting).map(waiter).collect();
     WaitedFor { key: key.to_owned(), holders: held.map(holder).collect(), has_more: holders > listed, waiters }
 }
 
@@ -207,4 +207,26 @@ fn of_circle(circle: &[Member]) -> String {
     };
     let (who, key) = (name(&last.holder), name(&last.holds));
     text + &format!("  to do    End {who}, or `palisade break {key} --token {}`; and {order}.\n", last.token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_that_no_majority_shows_is_left_out() {
+        let waiter = |owner: &str, is_waiting| Waiter {
+            note: String::new(),
+            holder_id: None,
+            owner: owner.to_owned(),
+            mode: String::new(),
+            waited_ms: 0,
+            behind: 0,
+            is_waiting,
+        };
+        let queue = vec![waiter("61", true), waiter("62", false)];
+        let waited = waited_for("k", Together { queue, ..Together::default() });
+        let waiters: Vec<_> = waited.waiters.iter().map(|party| party.owner.as_str()).collect();
+        assert_eq!(waiters, ["61"]);
+    }
 }

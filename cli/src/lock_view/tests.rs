@@ -72,3 +72,28 @@ fn each_of_several_holders_is_seen_on_all_nodes_together() {
     assert!(!is_joint(&info("a", 7)) && !is_joint(&Value::Nil));
     assert_eq!(LockView::of(b"k", vec![info("a", 7)], 1).unwrap().holder_line(), "held by n for 0s");
 }
+
+/// Returns a node's answer about a lock of `owner`, with these waiters.
+fn queue(owner: &str, waiters: &[&str]) -> Value {
+    let text = |text: &str| Value::BulkString(text.into());
+    let waiter = |owner: &&str| Value::Map(vec![(text("owner"), text(owner)), (text("behind"), Value::Int(1))]);
+    let Value::Map(mut fields) = info(owner, 7) else { panic!() };
+    fields.push((text("waiters"), Value::Int(waiters.len() as i64)));
+    fields.push((text("waiters_behind"), Value::Int(waiters.len() as i64)));
+    fields.push((text("queue"), Value::Array(waiters.iter().map(waiter).collect())));
+    Value::Map(fields)
+}
+
+/// Node 3 was cut off when `x` released the lock: it still shows that `y`, which a majority serves since, waits, as
+/// does `w`, which has given up. `z` came later.
+#[test]
+fn a_request_waits_if_a_majority_shows_it_and_it_was_not_served() {
+    let replies = vec![queue("y", &["z"]), queue("y", &["z"]), queue("x", &["y", "w"])];
+    let together = Together::of(replies, 2);
+    let seen: Vec<_> = together.queue.iter().map(|waiter| (waiter.owner.as_str(), waiter.is_waiting)).collect();
+    assert_eq!(seen, [("7a", true)]);
+    assert_eq!((together.waiters, together.waiters_behind), (1, 1));
+    let replies = vec![queue("x", &["a", "b"]), queue("x", &["b", "a"]), queue("x", &["w", "a", "b"])];
+    let seen: Vec<_> = Together::of(replies, 2).queue.into_iter().map(|waiter| waiter.owner).collect();
+    assert_eq!(seen, ["61", "62", "77"], "those of a majority come first");
+}

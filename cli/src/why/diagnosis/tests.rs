@@ -264,6 +264,7 @@ fn everything_that_was_found_is_told() {
         mode: "shared".to_owned(),
         waited_ms: 5_000,
         behind: 4,
+        is_waiting: true,
     };
     facts.together.queue = vec![waiter];
     facts.together.waiters = 10;
