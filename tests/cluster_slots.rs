@@ -145,6 +145,33 @@ fn slots_that_were_imported_are_served_and_their_tokens_go_on() {
     wait_until("the former owner has answered", || guarded_slots(&to) == 0);
 }
 
+/// A move key by key is given up after the target has granted a lock of the slot, which the source does not know.
+#[test]
+fn a_slot_that_is_not_moved_away_to_the_end_is_guarded() {
+    let [from, to] = joined(["0 16383", ""]);
+    let (mut here, mut there) = (from.client(), to.client());
+    here.insist("LOCK.ACQUIRE {k}own me 60000");
+    assert_eq!(there.say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", from.id)), text("OK"));
+    assert_eq!(here.say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", to.id)), text("OK"));
+    assert!(here.say("LOCK.ACQUIRE k me 60000").is_error("ASK"));
+    let mut reply = Reply::Null;
+    wait_until("the target grants the lock", || {
+        there.say("ASKING");
+        reply = there.say("LOCK.ACQUIRE k me 60000");
+        !["NOTYET", "MOVED", "GUARDED"].iter().any(|code| reply.is_error(code))
+    });
+    let token = reply.as_int();
+    for client in [&mut there, &mut here] {
+        assert_eq!(client.say(&format!("CLUSTER SETSLOT {SLOT} STABLE")), text("OK"));
+    }
+    let left = guarded_ms(here.say("LOCK.ACQUIRE k you 60000"));
+    assert!((30_000..=62_601).contains(&left), "{left}");
+    assert!(here.insist("LOCK.EXTEND {k}own me 60000").as_int() > 0, "what was held here goes on");
+    assert_eq!(guarded_slots(&from), 1);
+    here.say("LOCK.GUARD LIFT");
+    assert!(here.insist("LOCK.ACQUIRE k you 60000").as_int() > token);
+}
+
 /// The master of a slot, which stores no data, is killed while `k` is held. It restarts guarded, and the slot moves
 /// away. The guard goes along with the slot, to one node and from there to a third.
 #[test]

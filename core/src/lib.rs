@@ -79,7 +79,7 @@ pub use guard::evicted::{Evicted, Evictee};
 pub use guard::flush::Flush;
 pub use guard::outstanding::{Master, OutstandingTtl};
 pub use guard::slot_set::{CLUSTER_SLOTS, SlotSet, slot_of};
-pub use guard::slots::{Gained, Imports, Slots};
+pub use guard::slots::{Gained, Moves, Slots};
 pub use guard::sources::ServerId;
 pub use guard::{Armed, Guard, SavedGuard, guard_ms};
 pub use history::ending::Ending;

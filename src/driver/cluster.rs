@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use palisade_core::{BootTime, Gained, Imports, Now, ServerId, SlotSet};
+use palisade_core::{BootTime, Gained, Moves, Now, ServerId, SlotSet};
 
 use super::slot_sources;
 use crate::durability::incarnation;
@@ -63,8 +63,8 @@ fn rest_us(took_us: u64) -> u64 {
     took_us.saturating_mul(REST).min(REST_US_MAX)
 }
 
-/// Reads which slots the node serves and imports. Slots that came without their locks are guarded, and later tokens are
-/// larger than any that the former owner can have issued.
+/// Reads which slots the node serves, and which of them move. Slots that came without their locks are guarded, as are
+/// those that were not moved away to the end. Later tokens are larger than any that the other node can have issued.
 pub fn read_slots(ctx: Context<'_>) {
     if !ctx.is_cluster() {
         return;
@@ -75,8 +75,8 @@ pub fn read_slots(ctx: Context<'_>) {
     let slots = nodes.as_deref().and_then(slots_of_myself);
     let now = clock::now();
     RESTS_UNTIL.set(now.boot.plus_us(rest_us(clock::thread_cpu_us().saturating_sub(start_us))));
-    let Some((owned, imported)) = slots else { return };
-    let gained = state::with(|node| node.update_slots(&owned, imported, now));
+    let Some((owned, moves)) = slots else { return };
+    let gained = state::with(|node| node.update_slots(&owned, moves, now));
     on_gained(gained, now);
     slot_sources::ask(ctx);
 }
@@ -86,8 +86,9 @@ fn on_gained(gained: Gained, now: Now) {
     if gained.guarded > 0 {
         let guard_ms = state::with(|node| node.guard_ms(now.boot));
         warn(&format!(
-            "{} slots of the cluster came to this node without their locks, which somebody may hold: nothing is granted in \
-             them for {guard_ms} ms. LOCK.GUARD LIFT ends that if you know that nobody does",
+            "{} slots of the cluster came to this node without their locks, or were not moved away to the end, so somebody \
+             may hold locks that it does not know: nothing is granted in them for {guard_ms} ms. LOCK.GUARD LIFT ends \
+             that if you know that nobody does",
             gained.guarded
         ));
     }
@@ -172,26 +173,28 @@ fn flushes(ctx: Context<'_>) -> u64 {
     calls.unwrap_or(0)
 }
 
-/// Parses the node's own line of CLUSTER NODES. Returns the slots that the node serves, and those that it imports, each
-/// with its source if that can be reached and serves the slot.
-fn slots_of_myself(nodes: &str) -> Option<(SlotSet, Imports)> {
+/// Parses the node's own line of CLUSTER NODES. Returns the slots that the node serves, and those that move key by key.
+fn slots_of_myself(nodes: &str) -> Option<(SlotSet, Moves)> {
     let mut sources: BTreeMap<&str, Option<SlotSet>> = BTreeMap::new();
     let mut serves = |id, slot| {
         sources.entry(id).or_insert_with(|| served_by(nodes, id)).as_ref().is_some_and(|slots| slots.contains(slot))
     };
     let myself = nodes.lines().find(|node| flags(node).any(|flag| flag == "myself"))?;
-    let (mut owned, mut imported) = (SlotSet::default(), Imports::new());
+    let (mut owned, mut moves) = (SlotSet::default(), Moves::default());
     for field in fields_of_slots(myself) {
-        if let Some(moving) = field.strip_prefix('[') {
-            if let Some((slot, from)) = moving.trim_end_matches(']').split_once("-<-") {
-                let slot = slot.parse().ok()?;
-                imported.insert(slot, serves(from, slot).then(|| from.as_bytes().try_into()).transpose().ok()?);
-            }
-        } else {
+        let Some(moving) = field.strip_prefix('[') else {
             owned.insert(range(field)?);
+            continue;
+        };
+        let moving = moving.trim_end_matches(']');
+        if let Some((slot, from)) = moving.split_once("-<-") {
+            let slot = slot.parse().ok()?;
+            moves.imported.insert(slot, serves(from, slot).then(|| from.as_bytes().try_into()).transpose().ok()?);
+        } else if let Some((slot, to)) = moving.split_once("->-") {
+            moves.exported.insert(slot.parse().ok()?, to.as_bytes().try_into().ok()?);
         }
     }
-    Some((owned, imported))
+    Some((owned, moves))
 }
 
 /// Returns the slots that the node `id` serves; `None` if it is not known, or cannot be reached.
@@ -281,11 +284,12 @@ mod tests {
              {bb} 127.0.0.1:3@4,host myself,master - 0 1 2 connected 7 9-11 [12->-{aa}] [3-<-{aa}] [13-<-{aa}] [14-<-{cc}] [15-<-{dd}]\n\
              {cc} 127.0.0.1:5@6 master,fail - 0 1 3 disconnected\n"
         );
-        let (owned, imported) = slots_of_myself(&nodes).unwrap();
+        let (owned, moves) = slots_of_myself(&nodes).unwrap();
         let of = |set: &SlotSet| (0..20).filter(|&slot| set.contains(slot)).collect::<Vec<_>>();
         assert_eq!(of(&owned), [7, 9, 10, 11]);
-        let expected = Imports::from([(3, Some([b'a'; 40])), (13, None), (14, None), (15, None)]);
-        assert_eq!(imported, expected, "a source that does not serve the slot, failed, or is not known");
+        let imported = [(3, Some([b'a'; 40])), (13, None), (14, None), (15, None)].into();
+        let expected = Moves { imported, exported: [(12, [b'a'; 40])].into() };
+        assert_eq!(moves, expected, "a source that does not serve the slot, failed, or is not known");
         let owners = [5, 6, 7, 10, 12].map(|slot| owner_of(&nodes, slot).map(|owner| owner[0]));
         assert_eq!(owners, [Some(b'a'), None, Some(b'b'), Some(b'b'), None]);
         assert_eq!(slots_of_myself("aa 127.0.0.1:1@2 master - 0 1 1 connected 0-5\n"), None);

@@ -75,7 +75,7 @@ pub fn check(name: &str, members: &[&Patient]) -> Vec<Finding> {
     {
         let text = format!("moving slots was begun and is not done: {}", open.join(", "));
         let advice =
-            "finish it, or CLUSTER SETSLOT SLOT STABLE on both masters: held locks are not extended where they came to";
+            "finish it: held locks are not extended where they came to. After CLUSTER SETSLOT SLOT STABLE on both masters these are lost, and the slot is guarded";
         findings.push(Finding::new(Change, server, text, advice));
     }
     let covering = with(members, "cluster-require-full-coverage", "yes");

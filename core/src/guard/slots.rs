@@ -17,15 +17,24 @@ use crate::values::time::BootTime;
 /// The result of reading which slots the node serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gained {
-    /// The number of slots whose earlier tokens this node does not know: it now serves them, or begins to import them.
+    /// The number of slots in which another node may have issued tokens: the node now serves them, begins to import
+    /// them, or does not export them to the end.
     pub unknown: usize,
-    /// The number of slots that the node now serves but that came without their locks, so that they are guarded.
+    /// The number of these slots that are guarded, because they came without their locks, or were not exported to the
+    /// end.
     pub guarded: usize,
 }
 
-/// The slots that a node imports key by key, each with the node from which it comes. `None` if that node cannot be
-/// reached, or does not serve the slot any more.
-pub type Imports = BTreeMap<u16, Option<ServerId>>;
+/// The slots that move key by key, to the node and away from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// The slots that the node imports, each with the node from which it comes. `None` if that node cannot be reached,
+    /// or does not serve the slot any more.
+    pub imported: BTreeMap<u16, Option<ServerId>>,
+    /// The slots that the node exports, each with the node to which it goes. That node grants the locks that are free
+    /// here.
+    pub exported: BTreeMap<u16, ServerId>,
+}
 
 /// A slot that has come with its locks, but whose source (the node from which it came) has not yet said which grants it
 /// forgot.
@@ -55,6 +64,8 @@ struct InCluster {
     /// The slots that the node was importing key by key when it last read them. Each with its source, and the time at
     /// which this import was first read.
     imported: BTreeMap<u16, (Option<ServerId>, BootTime)>,
+    /// The slots that the node was exporting key by key when it last read them, each with the node to which it goes.
+    exported: BTreeMap<u16, ServerId>,
     /// The slots that are coming to this node in one step, with their locks. Each with the node from which it comes.
     arriving: BTreeMap<u16, ServerId>,
     /// The slots that have come with their locks, while their sources have not answered.
@@ -118,7 +129,13 @@ impl InCluster {
 
     #[inline(never)]
     fn must_read_slots(&self, slot: u16) -> bool {
-        !self.served.contains(slot) || self.dropped.contains_key(&slot)
+        !self.is_known(slot) || self.dropped.contains_key(&slot)
+    }
+
+    /// Returns whether the node is the only one that grants locks in `slot`, as far as it has read. While it exports
+    /// the slot, that has to be read each time: the move may have been given up.
+    fn is_known(&self, slot: u16) -> bool {
+        self.served.contains(slot) && !self.exported.contains_key(&slot)
     }
 }
 
@@ -220,18 +237,30 @@ impl Slots {
         if is_guarded { (slots.len(), 0) } else { (0, slots.len()) }
     }
 
-    /// Notes that at `now` the node serves the slots `owned`, and is importing `imported`. Slots that it gained without
-    /// their locks are guarded until `until`, and so are others whose source does not answer.
-    pub fn update(&mut self, owned: &SlotSet, imported: Imports, now: BootTime, until: BootTime) -> Gained {
+    /// Notes that at `now` the node serves the slots `owned`, and that `moves` are under way. Slots that it gained
+    /// without their locks are guarded until `until`. So are those whose source does not answer, and those that it
+    /// exported until the move was given up: the node to which they went may have granted locks.
+    pub fn update(&mut self, owned: &SlotSet, moves: Moves, now: BootTime, until: BootTime) -> Gained {
         let mut gained = Gained::default();
         let Some(known) = &mut self.0 else { return gained };
         known.guards.retain(|_, until| now <= *until);
         known.unsettled.retain(|_, unsettled| now <= unsettled.until);
         let covered = std::mem::take(&mut known.covered);
+        let Moves { imported, exported } = moves;
         let are_known = imported.iter().eq(known.imported.iter().map(|(slot, (from, _))| (slot, from)));
-        if known.served == *owned && are_known {
+        if known.served == *owned && are_known && known.exported == exported {
             return gained;
         }
+        for (slot, to) in std::mem::take(&mut known.exported) {
+            if owned.contains(slot) && exported.get(&slot) != Some(&to) {
+                gained.unknown += 1;
+                if !covered {
+                    known.guard(slot, until);
+                    gained.guarded += 1;
+                }
+            }
+        }
+        known.exported = exported;
         for slot in 0..CLUSTER_SLOTS {
             let (is_owned, was_served) = (owned.contains(slot), known.served.contains(slot));
             if is_owned && !was_served {
@@ -258,14 +287,14 @@ impl Slots {
         self.0.is_some()
     }
 
-    /// Returns whether the node has already read that it serves the slot of `name`, so that it knows what it may grant
-    /// there.
+    /// Returns whether the node has already read that it alone grants locks in the slot of `name`, so that it knows
+    /// what it may grant there.
     pub fn is_known(&self, name: &[u8]) -> bool {
-        self.0.as_ref().is_none_or(|known| known.served.contains(slot_of(name)))
+        self.0.as_ref().is_none_or(|known| known.is_known(slot_of(name)))
     }
 
     /// Returns whether the node has to read its slots before it promises anything about the lock `name`. That is so if
-    /// it has not read that lock's slot yet, or does not know why locks were deleted there.
+    /// it has not read that lock's slot yet, exports that slot, or does not know why locks were deleted there.
     // Inlined because it is one comparison outside a cluster.
     #[inline(always)]
     pub fn must_read_slots(&self, name: &[u8]) -> bool {

@@ -6,7 +6,7 @@ use crate::durability::start::token_floor;
 use crate::durability::ties::Found;
 use crate::guard::guard_ms;
 use crate::guard::slot_set::SlotSet;
-use crate::guard::slots::{Gained, Imports};
+use crate::guard::slots::{Gained, Moves};
 use crate::guard::sources::ServerId;
 use crate::node::Node;
 use crate::values::time::{BootTime, Now};
@@ -18,16 +18,17 @@ impl Node {
         self.slots.begin();
     }
 
-    /// Notes that at `now` the node serves the slots `owned`, and is importing `imported`. Slots that came without
+    /// Notes that at `now` the node serves the slots `owned`, and that `moves` are under way. Slots that came without
     /// their locks are guarded for the longest lease that this node may grant, because nobody knows what their former
-    /// owner granted. Later tokens are larger than any that the former owner can have issued.
-    pub fn update_slots(&mut self, owned: &SlotSet, imported: Imports, now: Now) -> Gained {
+    /// owner granted; so are slots that were not exported to the end. Later tokens are larger than any that the other
+    /// node can have issued.
+    pub fn update_slots(&mut self, owned: &SlotSet, moves: Moves, now: Now) -> Gained {
         let until = now.boot.plus_ms(self.guard_ms(now.boot));
         if !self.slots.are_exactly(owned) {
             // A lock that is free here may now be held on another node, so every watched lock is checked.
             self.watching.wake_all();
         }
-        let gained = self.slots.update(owned, imported, now.boot, until);
+        let gained = self.slots.update(owned, moves, now.boot, until);
         if gained.unknown > 0 {
             self.pass_tokens_of_others(now);
         }

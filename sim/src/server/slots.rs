@@ -1,6 +1,6 @@
 //! A node in a cluster: serves some of the slots, and learns which.
 
-use palisade_core::{Imports, Now, SlotSet, slot_of};
+use palisade_core::{Moves, Now, SlotSet, slot_of};
 
 use super::Server;
 use super::keys::{DB, key_of, name};
@@ -27,9 +27,9 @@ impl Server {
         }
         let gained = if self.without.is(Rule::SlotsFloor) {
             let until = now.boot.plus_ms(self.node.guard_ms(now.boot));
-            self.node.tamper().slots.update(owned, Imports::new(), now.boot, until)
+            self.node.tamper().slots.update(owned, Moves::default(), now.boot, until)
         } else {
-            self.node.update_slots(owned, Imports::new(), now)
+            self.node.update_slots(owned, Moves::default(), now)
         };
         if gained.guarded > 0 {
             self.save_first(now);

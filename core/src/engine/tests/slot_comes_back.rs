@@ -1,11 +1,11 @@
 //! Tests every short history of a cluster slot that leaves a node and returns, perhaps with a lock that was granted
-//! elsewhere, and perhaps from a node that has forgotten that lock. Never do two owners hold the lock at a time, and
-//! tokens only grow.
+//! elsewhere, and perhaps from a node that has forgotten that lock; or that begins to leave and stays. Never do two owners
+//! hold the lock at a time, and tokens only grow.
 
 use super::super::{Finding, Question, Reply, Request, Run, Step};
 use crate::fixture::{KEY, asks, owner, ttl};
 use crate::guard::slot_set::{SlotSet, slot_of};
-use crate::guard::slots::Imports;
+use crate::guard::slots::Moves;
 use crate::guard::sources::ServerId;
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
@@ -35,6 +35,11 @@ enum Event {
     Leaves,
     /// A command takes the slot from the node. The node reads its slots before and after.
     IsTaken,
+    /// A command begins to move the slot away key by key. The node reads its slots before and after. From now on the
+    /// other node grants the lock if it is free here.
+    IsOffered,
+    /// A command gives this move up, on both nodes. The node under test has not read it yet.
+    Stays,
     /// The slot returns in one step, with its locks.
     ComesBack,
     /// The slot is imported key by key. The node reads its slots when the import is announced, and when it owns the
@@ -52,10 +57,12 @@ enum Event {
     OtherAnswers,
 }
 
-const EVENTS: [Event; 10] = [
+const EVENTS: [Event; 12] = [
     Event::Looks,
     Event::Leaves,
     Event::IsTaken,
+    Event::IsOffered,
+    Event::Stays,
     Event::ComesBack,
     Event::IsImported,
     Event::IsGiven,
@@ -71,8 +78,15 @@ struct Cluster {
     node: Node,
     /// True if the node under test has the slot.
     is_here: bool,
+    /// True while the slot is moved away key by key.
+    is_offered: bool,
     /// The key's content, on the node that has the slot.
     lock: Option<Lock>,
+    /// The lock that the other node granted while the slot is moved away key by key.
+    there: Option<Lock>,
+    /// True if such a move was given up after the other node had granted the lock. When the slot leaves again, the other
+    /// node is guarded: because this one is and says so, or because the slot comes there without its locks.
+    is_unknown: bool,
     /// True if an owner was granted the lock, and has not given it back.
     is_held: bool,
     /// True if the other node is guarded.
@@ -94,7 +108,10 @@ impl Cluster {
         let mut cluster = Self {
             node,
             is_here: true,
+            is_offered: false,
             lock: None,
+            there: None,
+            is_unknown: false,
             is_held: false,
             is_other_guarded: false,
             question: None,
@@ -124,8 +141,11 @@ impl Cluster {
             }
             set
         };
-        let imports = if is_imported { Imports::from([(slot, Some(OTHER))]) } else { Imports::new() };
-        self.node.update_slots(&set(self.is_here), imports, self.now());
+        let moves = Moves {
+            imported: is_imported.then_some((slot, Some(OTHER))).into_iter().collect(),
+            exported: self.is_offered.then_some((slot, OTHER)).into_iter().collect(),
+        };
+        self.node.update_slots(&set(self.is_here), moves, self.now());
         self.ask_other();
     }
 
@@ -149,6 +169,15 @@ impl Cluster {
                 self.leaves();
                 self.look();
             }
+            Event::IsOffered if self.is_here && !self.is_offered => {
+                self.look();
+                self.is_offered = true;
+                self.look();
+            }
+            Event::Stays if self.is_offered => {
+                self.is_offered = false;
+                self.is_unknown |= self.there.take().is_some();
+            }
             Event::ComesBack if !self.is_here => {
                 self.node.on_slots_arriving(slot..=slot, Some(OTHER));
                 self.is_here = true;
@@ -169,18 +198,18 @@ impl Cluster {
                 (self.lock, self.is_here) = (None, true);
                 self.look();
             }
-            Event::IsAsked if self.is_here => self.ask(),
+            Event::IsAsked if self.is_here && !(self.is_offered && self.lock.is_none()) => self.ask(),
             Event::IsAsked if self.lock.is_none() && !self.is_held && !self.is_other_guarded => {
                 let token = Token::new((self.us + AHEAD_US).max(self.last.map_or(0, |last| last.get() + 1))).unwrap();
                 let grant = Grant::new(owner("other"), Note::default(), token, self.now().boot, ttl(TTL_MS));
-                self.lock = Some(Lock::Exclusive(grant));
+                *if self.is_here { &mut self.there } else { &mut self.lock } = Some(Lock::Exclusive(grant));
                 self.is_granted(token);
             }
             Event::Release if self.is_held => {
                 if let Some(mut lock) = self.lock.take().filter(|_| self.is_here) {
                     self.node.cancel_expiry(KEY, &mut lock);
                 }
-                self.is_held = false;
+                (self.is_held, self.there) = (false, None);
             }
             Event::OtherForgets if !self.is_here && self.lock.is_some() => {
                 (self.lock, self.is_other_guarded) = (None, true);
@@ -197,10 +226,12 @@ impl Cluster {
 
     /// Lets the slot leave the node, and its lock with it.
     fn leaves(&mut self) {
-        self.is_here = false;
+        (self.is_here, self.is_offered) = (false, false);
         if let Some(lock) = &mut self.lock {
             self.node.cancel_expiry(KEY, lock);
         }
+        self.lock = self.there.take().or(self.lock.take());
+        self.is_other_guarded |= std::mem::take(&mut self.is_unknown);
     }
 
     /// Puts the lock that the other node knows under the key of the node under test.

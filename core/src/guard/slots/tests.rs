@@ -15,19 +15,23 @@ fn none() -> SlotSet {
 
 const FROM: ServerId = [b'f'; 40];
 
-fn imports(slots: RangeInclusive<u16>) -> Imports {
-    slots.map(|slot| (slot, Some(FROM))).collect()
+fn imports(slots: RangeInclusive<u16>) -> Moves {
+    Moves { imported: slots.map(|slot| (slot, Some(FROM))).collect(), ..Moves::default() }
 }
 
-fn no_imports() -> Imports {
-    Imports::new()
+fn exports(slot: u16, to: ServerId) -> Moves {
+    Moves { exported: BTreeMap::from([(slot, to)]), ..Moves::default() }
+}
+
+fn no_moves() -> Moves {
+    Moves::default()
 }
 
 /// Returns the slots of a cluster's node that has read them, and serves none.
 fn empty() -> Slots {
     let mut slots = Slots::default();
     slots.begin();
-    assert_eq!(slots.update(&none(), no_imports(), NOW, END), Gained::default());
+    assert_eq!(slots.update(&none(), no_moves(), NOW, END), Gained::default());
     slots
 }
 
@@ -36,7 +40,7 @@ fn outside_a_cluster_nothing_is_refused() {
     let mut slots = Slots::default();
     slots.drop_lock(b"k", END);
     assert!(slots.is_known(b"k") && !slots.has_dropped(None));
-    assert_eq!(slots.update(&set(0..=9), no_imports(), NOW, END), Gained::default());
+    assert_eq!(slots.update(&set(0..=9), no_moves(), NOW, END), Gained::default());
     assert_eq!((slots.ensure_open(b"k", NOW), slots.guarded(NOW)), (Ok(()), 0));
 }
 
@@ -44,25 +48,25 @@ fn outside_a_cluster_nothing_is_refused() {
 fn slots_of_the_start_and_of_a_promotion_are_covered() {
     let mut slots = Slots::default();
     slots.begin();
-    assert_eq!(slots.update(&set(0..=9_999), no_imports(), NOW, END), Gained { unknown: 10_000, guarded: 0 });
+    assert_eq!(slots.update(&set(0..=9_999), no_moves(), NOW, END), Gained { unknown: 10_000, guarded: 0 });
     assert!(slots.is_known(b"k"));
-    slots.update(&none(), no_imports(), NOW, END);
+    slots.update(&none(), no_moves(), NOW, END);
     assert!(!slots.is_known(b"k"), "what is lost is not known any more");
     slots.cover();
-    assert_eq!(slots.update(&set(0..=9_999), no_imports(), NOW, END).guarded, 0);
+    assert_eq!(slots.update(&set(0..=9_999), no_moves(), NOW, END).guarded, 0);
 }
 
 #[test]
 fn a_slot_without_its_locks_is_guarded_alone() {
     let mut slots = empty();
-    assert_eq!(slots.update(&set(7_629..=7_630), no_imports(), NOW, END), Gained { unknown: 2, guarded: 2 });
+    assert_eq!(slots.update(&set(7_629..=7_630), no_moves(), NOW, END), Gained { unknown: 2, guarded: 2 });
     assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
     assert_eq!(slots.ensure_open(b"foo", NOW), Ok(()));
     assert_eq!((slots.guarded(NOW), slots.guarded_until(NOW)), (2, Some(END)));
     // The slot was lost and comes again. Its guard counts again: it was not forgotten meanwhile.
-    slots.update(&none(), no_imports(), NOW, END);
+    slots.update(&none(), no_moves(), NOW, END);
     assert_eq!(slots.guarded(NOW), 2);
-    slots.update(&set(7_629..=7_629), no_imports(), NOW, END.plus_ms(5));
+    slots.update(&set(7_629..=7_629), no_moves(), NOW, END.plus_ms(5));
     assert_eq!(slots.guarded_until(NOW), Some(END.plus_ms(5)));
     let after = END.plus_ms(6);
     assert_eq!((slots.ensure_open(b"k", after), slots.guarded(after)), (Ok(()), 0));
@@ -103,7 +107,7 @@ fn a_slot_is_open_while_it_is_imported_if_its_source_forgot_nothing() {
     assert_eq!(slots.ask_sources(after), [FROM]);
     slots.on_source_answer(FROM, after, after, BootTime::default());
     assert_eq!(refused(&slots, after), 0);
-    slots.update(&none(), no_imports(), after, END);
+    slots.update(&none(), no_moves(), after, END);
     slots.update(&none(), imports(7_629..=7_629), after.plus_us(1), END);
     assert_eq!(refused(&slots, after.plus_us(1)), 10);
 }
@@ -116,10 +120,10 @@ fn a_slot_without_a_source_is_refused_while_it_is_imported_and_guarded_afterward
     slots.ask_sources(NOW);
     slots.on_source_answer(FROM, NOW, NOW, BootTime::default());
     assert_eq!(refused(&slots, NOW), 0);
-    slots.update(&none(), Imports::from([(7_629, None)]), NOW, END);
+    slots.update(&none(), Moves { imported: BTreeMap::from([(7_629, None)]), ..Moves::default() }, NOW, END);
     assert!(slots.ask_sources(END).is_empty());
     assert_eq!((refused(&slots, NOW), refused(&slots, END)), (10, 10));
-    assert_eq!(slots.update(&set(7_629..=7_629), no_imports(), NOW, END).guarded, 1);
+    assert_eq!(slots.update(&set(7_629..=7_629), no_moves(), NOW, END).guarded, 1);
     assert_eq!(refused(&slots, NOW), 62_600);
 }
 
@@ -149,10 +153,10 @@ fn an_imported_slot_is_refused_until_its_source_has_answered_or_for_a_whole_guar
     assert_eq!((refused(&forgetful, ASKED), refused(&forgetful, ASKED.plus_ms(701))), (700, 0));
     assert_eq!(slots.on_source_answer(FROM, ASKED, ASKED, BootTime::default()), (0, 1));
     assert_eq!((refused(&slots, ASKED), slots.guarded(ASKED), slots.guarded_until(ASKED)), (0, 0, None));
-    slots.update(&set(7_629..=7_629), no_imports(), ASKED, END);
+    slots.update(&set(7_629..=7_629), no_moves(), ASKED, END);
     assert!(slots.ask_sources(END).is_empty(), "nothing comes from it any more");
     // The import of slot 7630 was given up before that slot is assigned to the node.
-    let gained = slots.update(&set(7_629..=7_630), no_imports(), ASKED, END);
+    let gained = slots.update(&set(7_629..=7_630), no_moves(), ASKED, END);
     assert_eq!(gained, Gained { unknown: 1, guarded: 1 });
 }
 
@@ -163,7 +167,7 @@ fn a_slot_that_came_in_one_step_is_open_once_its_source_has_answered() {
             let mut slots = empty();
             slots.on_arriving(7_629..=7_630, Some(FROM));
             if is_read_first {
-                let gained = slots.update(&set(7_629..=7_629), no_imports(), NOW, END);
+                let gained = slots.update(&set(7_629..=7_629), no_moves(), NOW, END);
                 assert_eq!(gained, Gained { unknown: 1, guarded: 0 });
             }
             slots.on_arrived(7_629..=7_629, NOW, END);
@@ -172,7 +176,7 @@ fn a_slot_that_came_in_one_step_is_open_once_its_source_has_answered() {
             slots.on_source_answer(FROM, NOW, NOW, until);
             assert_eq!(refused(&slots, NOW), left_ms);
             slots.on_arriving(7_630..=7_630, None);
-            let gained = slots.update(&set(7_629..=7_630), no_imports(), NOW, END);
+            let gained = slots.update(&set(7_629..=7_630), no_moves(), NOW, END);
             assert_eq!(gained, Gained { unknown: 1, guarded: 1 }, "the other slot's migration failed");
             slots.lift();
             assert_eq!((refused(&slots, NOW), slots.guarded(NOW)), (0, 0));
@@ -183,7 +187,7 @@ fn a_slot_that_came_in_one_step_is_open_once_its_source_has_answered() {
     assert_eq!(refused(&slots, NOW), 62_600, "nobody knows where it came from");
     // The slot left and came back before the node read that it had left.
     let mut slots = empty();
-    slots.update(&set(7_629..=7_629), no_imports(), NOW, END);
+    slots.update(&set(7_629..=7_629), no_moves(), NOW, END);
     slots.lift();
     slots.on_arriving(7_629..=7_629, Some(FROM));
     slots.on_arrived(7_629..=7_629, NOW, END);
@@ -212,4 +216,28 @@ fn locks_that_were_dropped_guard_their_slot_if_it_was_emptied() {
     slots.drop_lock(b"k", END);
     assert_eq!(slots.confirm_flush(true), 1);
     assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
+}
+
+#[test]
+fn a_slot_that_is_not_exported_to_the_end_is_guarded() {
+    let mut slots = empty();
+    slots.update(&set(7_629..=7_629), no_moves(), NOW, END);
+    slots.lift();
+    let kept = Gained { unknown: 1, guarded: 1 };
+    let all = set(7_629..=7_629);
+    assert_eq!(slots.update(&all, exports(7_629, FROM), NOW, END), Gained::default());
+    assert_eq!((refused(&slots, NOW), slots.must_read_slots(b"k")), (0, true), "it may be given up at any time");
+    let mut moved = slots.clone();
+    assert_eq!(moved.update(&none(), no_moves(), NOW, END), Gained::default());
+    let mut turned = slots.clone();
+    assert_eq!(
+        turned.update(&all, exports(7_629, [b'g'; 40]), NOW, END),
+        kept,
+        "the first target may have granted locks"
+    );
+    let mut promoted = slots.clone();
+    promoted.cover();
+    assert_eq!(promoted.update(&all, no_moves(), NOW, END), Gained { unknown: 1, guarded: 0 });
+    assert_eq!(slots.update(&all, no_moves(), NOW, END), kept);
+    assert_eq!((refused(&slots, NOW), slots.must_read_slots(b"k")), (62_600, false));
 }
