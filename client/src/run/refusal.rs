@@ -136,18 +136,26 @@ async fn why_refused(
     }
 }
 
-/// Returns the holder of the lock, from the first node that can name one. Asks only nodes where another owner holds the
-/// lock.
+/// Returns the holder of the lock, from the first node that can name one. If the request names its owner, asks as many
+/// nodes as it takes to know whether no other owner holds the lock on more of them: a grant on a single node may be left
+/// over. Asks only nodes where another owner holds the lock.
 async fn holder(nodes: &Nodes, lease: &Lease, outs: &[Option<Out>], given: Given) -> Option<Holder> {
     let command = wire::info(&lease.key);
     let contended = nodes.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
     let mut asked: FuturesUnordered<_> = contended.map(|(node, _)| node.ask(&command, given, None)).collect();
+    let (mut own, mut other) = ((0, None), (0, None));
     while let Some((_, reply)) = asked.next().await {
-        if let Some(holder) = reply.ok().and_then(|info| wire::holder(&info)) {
-            return Some(holder);
+        let Some(holder) = reply.ok().and_then(|info| wire::holder(&info)) else { continue };
+        let (count, first) = if is_held_before(lease, &holder) { &mut own } else { &mut other };
+        *count += 1;
+        first.get_or_insert(holder);
+        let can_own_be_as_many = lease.is_named() && own.0 + asked.len() >= other.0;
+        if !can_own_be_as_many || own.0 >= other.0 + asked.len() {
+            break;
         }
     }
-    None
+    let ((owns, own), (others, other)) = (own, other);
+    if owns >= others { own.or(other) } else { other }
 }
 
 /// Returns whether the lease's owner already holds the lock by another request. An earlier attempt of this request,

@@ -33,6 +33,20 @@ async fn a_process_that_was_only_stopped_takes_nothing_away() {
     until("it is free", async || nodes.holding("k") == 0).await;
 }
 
+/// One node has a grant that is left over from another owner. A repeated request finds its owner's lock all the same,
+/// whichever node answers first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_found_beside_a_grant_that_is_left_over() {
+    let nodes = Nodes::start(3);
+    let (first, other) = (process(&nodes).await, process(&nodes).await);
+    for n in 0..30 {
+        let take = Take { key: format!("k{n}").into_bytes(), retry: true, ..take("me") };
+        nodes.0[n % 3].client().say(&format!("LOCK.ACQUIRE k{n} stale 60000"));
+        let token = takes(&first, take.clone()).await.token;
+        assert_eq!(takes(&other, take).await.token, token, "{n}");
+    }
+}
+
 /// While another attempt of the owner is being released or adopted, the nodes disagree for a moment. A waiting request
 /// used to fail with NOQUORUM then, although it had been granted the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
