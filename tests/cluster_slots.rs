@@ -157,7 +157,7 @@ fn a_slot_that_is_not_moved_away_to_the_end_is_guarded() {
     let mut reply = Reply::Null;
     wait_until("the target grants the lock", || {
         there.say("ASKING");
-        reply = there.say("LOCK.ACQUIRE k me 60000");
+        reply = there.say("LOCK.ACQUIRE k me 2000 KEEPALIVE 600000");
         !["NOTYET", "MOVED", "GUARDED"].iter().any(|code| reply.is_error(code))
     });
     let token = reply.as_int();
@@ -170,6 +170,34 @@ fn a_slot_that_is_not_moved_away_to_the_end_is_guarded() {
     assert_eq!(guarded_slots(&from), 1);
     here.say("LOCK.GUARD LIFT");
     assert!(here.insist("LOCK.ACQUIRE k you 60000").as_int() > token);
+    wait_until("the target no longer extends its lease", || to.server.info("expiries") == 1);
+}
+
+/// A slot is moved key by key, and its source dies. Until its replica is promoted, nobody knows who grants its locks.
+#[test]
+fn a_target_does_not_vouch_for_locks_of_a_slot_whose_source_died() {
+    let mut members = joined(["0 8191", "8192 12287", "12288 16383"]);
+    let (mut here, mut there) = (members[0].client(), members[1].client());
+    assert_eq!(there.say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", members[0].id)), text("OK"));
+    assert_eq!(here.say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", members[1].id)), text("OK"));
+    let asks = |client: &mut Client, line: &str| {
+        client.say("ASKING");
+        client.say(line)
+    };
+    let mut reply = Reply::Null;
+    wait_until("the target grants the lock", || {
+        reply = asks(&mut there, "LOCK.ACQUIRE k me 60000");
+        !["NOTYET", "MOVED", "GUARDED"].iter().any(|code| reply.is_error(code))
+    });
+    let token = reply.as_int();
+    assert_eq!(asks(&mut there, "LOCK.EXTEND k me 60000"), int(token));
+    members[0].server.kill();
+    for member in &members[1..] {
+        member.client().say("CONFIG SET cluster-node-timeout 1000");
+    }
+    for line in ["LOCK.EXTEND k me 60000", "LOCK.REENTER k me", &format!("LOCK.CHECK k {token}")] {
+        wait_until(line, || asks(&mut there, line).is_error("GUARDED"));
+    }
 }
 
 /// The master of a slot, which stores no data, is killed while `k` is held. It restarts guarded, and the slot moves

@@ -3,6 +3,7 @@
 use palisade_core::{Refusal, check, request};
 
 use super::key::read_lock;
+use crate::driver::cluster;
 use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
@@ -19,6 +20,7 @@ impl Command for Check {
         let key = read_lock(call)?;
         let now = clock::now();
         readiness::ready(call.ctx, now.boot)?;
+        cluster::ensure_vouched(call.ctx, call.key())?;
         Ok(state::with(|node| check(key.lock(), token, node, now))?.map_or(Reply::Null, Reply::Integer))
     }
 }

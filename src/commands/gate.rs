@@ -7,7 +7,7 @@ use palisade_core::request::{self, GateMemory};
 use palisade_core::{GateRefusal, Refusal, ensure_held};
 
 use super::key::{open_gate, read_gate, read_lock};
-use crate::driver::{gates, timer};
+use crate::driver::{cluster, gates, timer};
 use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Inner, NoKeys, Reply, Spec};
 use crate::{clock, config, state};
@@ -61,6 +61,7 @@ fn pass(call: &Call<'_>, request::Gate { token, kind, memory, .. }: request::Gat
             })?;
             let now = clock::boot_now();
             readiness::ready(call.ctx, now)?;
+            cluster::ensure_vouched(call.ctx, call.key())?;
             state::with(|node| ensure_held(key.lock(), token, kind, node, now))
         }
     }

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use palisade_core::{BootTime, Gained, Moves, Now, ServerId, SlotSet};
+use palisade_core::{BootTime, Gained, Moves, Now, Refusal, ServerId, SlotSet};
 
 use super::slot_sources;
 use crate::durability::incarnation;
@@ -118,6 +118,16 @@ pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
     } else if has_dropped {
         confirm_slot_flush(ctx);
     }
+}
+
+/// Refuses to vouch for grants of the lock of `key` while another node may grant that lock. Reads the slots first, if
+/// they may have changed.
+pub fn ensure_vouched(ctx: Context<'_>, key: KeyName<'_>) -> Result<(), Refusal> {
+    let vouched = || state::with(|node| node.slots().ensure_vouched(key.bytes()));
+    vouched().or_else(|_| {
+        read_slots(ctx);
+        vouched()
+    })
 }
 
 /// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. If it turns out that the

@@ -30,6 +30,9 @@ impl Run<'_> {
     /// Calls the rule of the request, and returns the first step that follows from its outcome.
     pub(super) fn decide(&mut self, at: &mut At<'_>) -> Option<Step> {
         let now = at.now;
+        if let Err(refusal) = self.ensure_vouched(at.node) {
+            return self.refuse(refusal, at);
+        }
         match self.request {
             Request::Acquire(ask) => self.decide_acquire(at.held.as_deref_mut(), ask, at.node, now),
             Request::Release(ask) => self.decide_release(at.held.as_deref_mut(), ask, at.node, now),
@@ -67,6 +70,20 @@ impl Run<'_> {
             Request::BreakOn(breaking) => self.begin_slice(breaking, at),
             Request::Expire(due) => self.expire(due, at),
             Request::Look => self.serve_queue(By::Itself, Reply::Null, at),
+        }
+    }
+
+    /// Refuses a request that relies on a present grant, if the node cannot vouch for grants in the lock's slot.
+    #[inline(always)]
+    fn ensure_vouched(&self, node: &Node) -> Result<(), Refusal> {
+        match self.request {
+            Request::Extend(_)
+            | Request::Renew(_)
+            | Request::Reenter(_)
+            | Request::Fence(..)
+            | Request::Note(_)
+            | Request::Convert(_) => node.slots.ensure_vouched(self.key.name),
+            _ => Ok(()),
         }
     }
 

@@ -37,12 +37,24 @@ pub(super) fn unmet(
         Some(NoneIsOver)
     } else if needs(QueueServed) && node.waiting.has_queue(key) {
         Some(QueueServed)
-    } else if needs(SlotKnown) && node.slots.must_read_slots(key.name) {
+    } else if needs(SlotKnown) && must_read_slots(request, key, node) {
         Some(SlotKnown)
     } else if needs(OnDisk) && !node.ledger.is_ready() {
         Some(OnDisk)
     } else {
         None
+    }
+}
+
+/// Returns whether the slots have to be read before this request is decided. A request about a present grant promises
+/// nothing new in a slot that the node serves.
+#[inline(always)]
+fn must_read_slots(request: &Request<'_>, key: Key<'_>, node: &Node) -> bool {
+    match request {
+        Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Note(_) => {
+            node.slots.ensure_vouched(key.name).is_err()
+        }
+        _ => node.slots.must_read_slots(key.name),
     }
 }
 
@@ -52,10 +64,11 @@ fn is_needed(precondition: Precondition, request: &Request<'_>) -> bool {
         Request::Acquire(_) => true,
         Request::Convert(_) => precondition != Precondition::QueueServed,
         Request::Wait(_) => precondition >= Precondition::SlotKnown,
-        // These requests promise nothing new in the slot, so they need not know who serves it.
-        Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Note(_) | Request::Renew(_) => {
-            precondition == Precondition::OnDisk
+        Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Note(_) => {
+            precondition >= Precondition::SlotKnown
         }
+        // The slots were read a moment ago, and reading them for each of thousands of leases would take long.
+        Request::Renew(_) => precondition == Precondition::OnDisk,
         Request::Expire(_) | Request::Look => precondition == Precondition::NoneIsOver,
         Request::Release(_) | Request::Break(_) | Request::BreakOn(_) => false,
     }

@@ -128,6 +128,15 @@ impl InCluster {
     }
 
     #[inline(never)]
+    fn ensure_vouched(&self, slot: u16) -> Result<(), Refusal> {
+        let has_source = || matches!(self.imported.get(&slot), Some((Some(_), _)));
+        match self.served.contains(slot) || has_source() {
+            true => Ok(()),
+            false => Err(Refusal::SlotGuarded { left_ms: ASK_AGAIN_MS.into() }),
+        }
+    }
+
+    #[inline(never)]
     fn must_read_slots(&self, slot: u16) -> bool {
         !self.is_known(slot) || self.dropped.contains_key(&slot)
     }
@@ -341,6 +350,13 @@ impl Slots {
             Some(known) if !known.are_all_open() => known.ensure_open(name, now),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses to vouch for grants of the lock `name`, or to extend them, while another node may grant that lock: this
+    /// node neither serves its slot, nor imports it from a node that does.
+    #[inline(always)]
+    pub fn ensure_vouched(&self, name: &[u8]) -> Result<(), Refusal> {
+        self.0.as_ref().map_or(Ok(()), |known| known.ensure_vouched(slot_of(name)))
     }
 
     /// Ends the guards of all slots, because an operator says that nobody holds a lock there.
