@@ -171,6 +171,7 @@ fn a_slot_that_is_not_moved_away_to_the_end_is_guarded() {
     here.say("LOCK.GUARD LIFT");
     assert!(here.insist("LOCK.ACQUIRE k you 60000").as_int() > token);
     wait_until("the target no longer extends its lease", || to.server.info("expiries") == 1);
+    wait_until("nor remembers it", || to.server.info("keepalives") == 0);
 }
 
 /// A slot is moved key by key, and its source dies. Until its replica is promoted, nobody knows who grants its locks.
@@ -195,7 +196,8 @@ fn a_target_does_not_vouch_for_locks_of_a_slot_whose_source_died() {
     for member in &members[1..] {
         member.client().say("CONFIG SET cluster-node-timeout 1000");
     }
-    for line in ["LOCK.EXTEND k me 60000", "LOCK.REENTER k me", &format!("LOCK.CHECK k {token}")] {
+    let retry = "LOCK.ACQUIRE k me 60000 RETRY";
+    for line in ["LOCK.EXTEND k me 60000", "LOCK.REENTER k me", retry, &format!("LOCK.CHECK k {token}")] {
         wait_until(line, || asks(&mut there, line).is_error("GUARDED"));
     }
 }

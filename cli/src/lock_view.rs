@@ -1,7 +1,7 @@
 //! A lock, as all nodes together describe it.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::node_failure::with_remedy;
 use palisade_client::direct::holder_id;
@@ -42,7 +42,7 @@ pub struct LockView {
     /// The number of callers that wait behind the waiters within their clients, as the node with the most waiters shows
     /// it.
     pub waiters_behind: u64,
-    /// The first waiters: those that most nodes show, in the order of service on the node with the most waiters.
+    /// The first waiters: those that a majority shows, then the others, in the order of service on the node with the most waiters.
     pub queue: Vec<Waiter>,
     /// The names of the servers that show a holder.
     pub servers: Vec<String>,
@@ -260,12 +260,11 @@ fn merged(queues: Vec<NodeQueue>, majority: usize) -> Vec<Waiter> {
     let longest = queues.iter().map(|queue| queue.first.len()).max().unwrap_or(0);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut all: Vec<Waiter> = vec![];
-    for waiter in queues.into_iter().flat_map(|queue| queue.first) {
-        let count = counts.entry(waiter.owner.clone()).or_default();
-        *count += 1;
-        if *count == 1 {
-            all.push(waiter);
-        }
+    for queue in queues {
+        // Several requests of one owner in one queue count once.
+        let owners: BTreeSet<String> = queue.first.iter().map(|waiter| waiter.owner.clone()).collect();
+        all.extend(queue.first.into_iter().filter(|waiter| !counts.contains_key(&waiter.owner)));
+        owners.into_iter().for_each(|owner| *counts.entry(owner).or_default() += 1);
     }
     all.iter_mut().for_each(|waiter| waiter.is_waiting = counts[&waiter.owner] >= majority);
     all.sort_by_key(|waiter| Reverse(waiter.is_waiting));

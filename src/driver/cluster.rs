@@ -123,7 +123,7 @@ pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
 /// Refuses to vouch for grants of the lock of `key` while another node may grant that lock. Reads the slots first, if
 /// they may have changed.
 pub fn ensure_vouched(ctx: Context<'_>, key: KeyName<'_>) -> Result<(), Refusal> {
-    let vouched = || state::with(|node| node.slots().ensure_vouched(key.bytes()));
+    let vouched = || state::with(|node| node.slots().ensure_vouched(key.bytes(), clock::boot_now()));
     vouched().or_else(|_| {
         read_slots(ctx);
         vouched()

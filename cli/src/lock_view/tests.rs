@@ -96,4 +96,6 @@ fn a_request_waits_if_a_majority_shows_it_and_it_was_not_served() {
     let replies = vec![queue("x", &["a", "b"]), queue("x", &["b", "a"]), queue("x", &["w", "a", "b"])];
     let seen: Vec<_> = Together::of(replies, 2).queue.into_iter().map(|waiter| waiter.owner).collect();
     assert_eq!(seen, ["61", "62", "77"], "those of a majority come first");
+    let twice = Together::of(vec![queue("x", &["w", "w"]), queue("x", &[]), queue("x", &[])], 2).queue;
+    assert_eq!(twice.iter().map(|waiter| waiter.is_waiting).collect::<Vec<_>>(), [false, false], "on one node");
 }

@@ -189,7 +189,7 @@ fn the_doctor_names_each_fault() {
     twice.arg(format!("{},unix://{}", healthy.servers[0].address(), alias.display()));
     let ended = run(twice);
     assert_eq!(ended.code(), Some(2), "{ended:?}");
-    assert!(ended.out().contains("They count once") && ended.out().contains("an even number"), "{ended:?}");
+    assert!(ended.out().contains("They count once") && !ended.out().contains("may be down"), "{ended:?}");
 }
 
 /// The user in docs/cli.md can do everything, and the application's user in docs/acl.md can take locks.

@@ -108,7 +108,7 @@ async fn why_refused(
             // For a permit, the nodes are asked about all holders anyway.
             let holder = match lease.wanted() {
                 Wanted::Permit { .. } if nodes.len() > 1 => None,
-                _ => within(by, holder(nodes, lease, &outs, given)).await.flatten(),
+                _ => holder(nodes, lease, &outs, (given, by)).await,
             };
             // The error already names the holder, so nodes that only say that the lock is held add nothing.
             whys.iter_mut().zip(outs).filter(|(_, out)| *out == Some(Out::Contended)).for_each(|(why, _)| *why = None);
@@ -138,13 +138,18 @@ async fn why_refused(
 
 /// Returns the holder of the lock, from the first node that can name one. If the request names its owner, asks as many
 /// nodes as it takes to know whether no other owner holds the lock on more of them: a grant on a single node may be left
-/// over. Asks only nodes where another owner holds the lock.
-async fn holder(nodes: &Nodes, lease: &Lease, outs: &[Option<Out>], given: Given) -> Option<Holder> {
+/// over. Asks only nodes where another owner holds the lock, until `by`.
+async fn holder(
+    nodes: &Nodes,
+    lease: &Lease,
+    outs: &[Option<Out>],
+    (given, by): (Given, Option<Instant>),
+) -> Option<Holder> {
     let command = wire::info(&lease.key);
     let contended = nodes.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
     let mut asked: FuturesUnordered<_> = contended.map(|(node, _)| node.ask(&command, given, None)).collect();
     let (mut own, mut other) = ((0, None), (0, None));
-    while let Some((_, reply)) = asked.next().await {
+    while let Some(Some((_, reply))) = within(by, asked.next()).await {
         let Some(holder) = reply.ok().and_then(|info| wire::holder(&info)) else { continue };
         let (count, first) = if is_held_before(lease, &holder) { &mut own } else { &mut other };
         *count += 1;

@@ -30,7 +30,7 @@ impl Run<'_> {
     /// Calls the rule of the request, and returns the first step that follows from its outcome.
     pub(super) fn decide(&mut self, at: &mut At<'_>) -> Option<Step> {
         let now = at.now;
-        if let Err(refusal) = self.ensure_vouched(at.node) {
+        if let Err(refusal) = self.ensure_vouched(at.node, now) {
             return self.refuse(refusal, at);
         }
         match self.request {
@@ -75,14 +75,11 @@ impl Run<'_> {
 
     /// Refuses a request that relies on a present grant, if the node cannot vouch for grants in the lock's slot.
     #[inline(always)]
-    fn ensure_vouched(&self, node: &Node) -> Result<(), Refusal> {
+    fn ensure_vouched(&self, node: &Node, now: Now) -> Result<(), Refusal> {
         match self.request {
-            Request::Extend(_)
-            | Request::Renew(_)
-            | Request::Reenter(_)
-            | Request::Fence(..)
-            | Request::Note(_)
-            | Request::Convert(_) => node.slots.ensure_vouched(self.key.name),
+            Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Note(_) | Request::Convert(_) => {
+                node.slots.ensure_vouched(self.key.name, now.boot)
+            }
             _ => Ok(()),
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn unmet(
         Some(NoneIsOver)
     } else if needs(QueueServed) && node.waiting.has_queue(key) {
         Some(QueueServed)
-    } else if needs(SlotKnown) && must_read_slots(request, key, node) {
+    } else if needs(SlotKnown) && must_read_slots(request, key, node, now) {
         Some(SlotKnown)
     } else if needs(OnDisk) && !node.ledger.is_ready() {
         Some(OnDisk)
@@ -49,10 +49,10 @@ pub(super) fn unmet(
 /// Returns whether the slots have to be read before this request is decided. A request about a present grant promises
 /// nothing new in a slot that the node serves.
 #[inline(always)]
-fn must_read_slots(request: &Request<'_>, key: Key<'_>, node: &Node) -> bool {
+fn must_read_slots(request: &Request<'_>, key: Key<'_>, node: &Node, now: Now) -> bool {
     match request {
         Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Note(_) => {
-            node.slots.ensure_vouched(key.name).is_err()
+            node.slots.ensure_vouched(key.name, now.boot).is_err()
         }
         _ => node.slots.must_read_slots(key.name),
     }

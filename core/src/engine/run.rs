@@ -286,7 +286,10 @@ impl<'a> Run<'a> {
                 self.answer(Ok(Reply::Null))
             }
             Finding::Refused(refusal) => self.answer(Err(refusal)),
-            _ => self.prepare(Precondition::OnDisk, at),
+            _ => match at.node.slots.ensure_vouched(self.key.name, at.now.boot) {
+                Ok(()) => self.prepare(Precondition::OnDisk, at),
+                Err(refusal) => self.answer(Err(refusal)),
+            },
         }
     }
 

@@ -54,6 +54,15 @@ impl Unsettled {
     }
 }
 
+/// Time after which a request in a slot that the node does not serve is looked at again, in milliseconds. The slot may
+/// come back.
+const LOOK_AGAIN_MS: u32 = 1_000;
+
+/// Returns the refusal until `until`.
+fn guarded(until: BootTime, now: BootTime) -> Refusal {
+    Refusal::SlotGuarded { left_ms: until.ms_since_rounded_up(now).max(1) }
+}
+
 /// The slots that a node of a cluster serves, and their guards. Empty outside a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Slots(Option<Box<InCluster>>);
@@ -85,29 +94,35 @@ impl InCluster {
     #[inline(never)]
     fn ensure_open(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
         let slot = slot_of(name);
-        let guarded = |until: BootTime| until.ms_since_rounded_up(now).max(1);
-        let left_ms = match (self.guards.get(&slot), self.unsettled.get(&slot), self.imported.get(&slot)) {
-            (Some(&until), ..) if now <= until => Some(guarded(until)),
-            (_, Some(unsettled), _) if now <= unsettled.until => {
-                let most = if unsettled.awaits_answer(now) { ASK_AGAIN_MS.into() } else { u64::MAX };
-                Some(guarded(unsettled.until).min(most))
+        match (self.guards.get(&slot), self.unsettled.get(&slot)) {
+            (Some(&until), _) if now <= until => Err(guarded(until, now)),
+            (_, Some(unsettled)) if now <= unsettled.until => {
+                let until = if unsettled.awaits_answer(now) { now.plus_ms(ASK_AGAIN_MS) } else { unsettled.until };
+                Err(guarded(until.min(unsettled.until), now))
             }
-            (.., Some((from, since))) if !self.served.contains(slot) => {
-                match from.and_then(|from| self.sources.forgot_until(&from, *since, now)) {
-                    Some(until) => (now <= until).then(|| guarded(until)),
-                    None => Some(ASK_AGAIN_MS.into()),
-                }
-            }
-            _ => None,
-        };
-        left_ms.map_or(Ok(()), |left_ms| Err(Refusal::SlotGuarded { left_ms }))
+            _ => self.ensure_here(slot, now),
+        }
     }
 
-    /// Returns whether locks are granted in every slot: none is guarded, imported, or waits for the answer of its
-    /// source.
-    #[inline(always)]
-    fn are_all_open(&self) -> bool {
-        self.guards.is_empty() && self.unsettled.is_empty() && self.imported.is_empty()
+    /// Refuses if another node may grant locks in `slot`: this node does not serve it. While it imports the slot, it
+    /// grants locks there if the source has just answered, and has forgotten none.
+    fn ensure_here(&self, slot: u16, now: BootTime) -> Result<(), Refusal> {
+        if self.served.contains(slot) {
+            return Ok(());
+        }
+        let Some((from, since)) = self.imported.get(&slot) else {
+            return Err(guarded(now.plus_ms(LOOK_AGAIN_MS), now));
+        };
+        match from.and_then(|from| self.sources.forgot_until(&from, *since, now)) {
+            Some(until) if now <= until => Err(guarded(until, now)),
+            Some(_) => Ok(()),
+            None => Err(guarded(now.plus_ms(ASK_AGAIN_MS), now)),
+        }
+    }
+
+    #[inline(never)]
+    fn ensure_vouched(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
+        self.ensure_here(slot_of(name), now)
     }
 
     fn guard(&mut self, slot: u16, until: BootTime) {
@@ -125,15 +140,6 @@ impl InCluster {
             None => self.guard(slot, until),
         }
         from.is_none()
-    }
-
-    #[inline(never)]
-    fn ensure_vouched(&self, slot: u16) -> Result<(), Refusal> {
-        let has_source = || matches!(self.imported.get(&slot), Some((Some(_), _)));
-        match self.served.contains(slot) || has_source() {
-            true => Ok(()),
-            false => Err(Refusal::SlotGuarded { left_ms: ASK_AGAIN_MS.into() }),
-        }
     }
 
     #[inline(never)]
@@ -347,16 +353,16 @@ impl Slots {
     #[inline(always)]
     pub fn ensure_open(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
         match &self.0 {
-            Some(known) if !known.are_all_open() => known.ensure_open(name, now),
-            _ => Ok(()),
+            Some(known) => known.ensure_open(name, now),
+            None => Ok(()),
         }
     }
 
     /// Refuses to vouch for grants of the lock `name`, or to extend them, while another node may grant that lock: this
-    /// node neither serves its slot, nor imports it from a node that does.
+    /// node neither serves its slot, nor imports it from a node that has just answered that it has forgotten none.
     #[inline(always)]
-    pub fn ensure_vouched(&self, name: &[u8]) -> Result<(), Refusal> {
-        self.0.as_ref().map_or(Ok(()), |known| known.ensure_vouched(slot_of(name)))
+    pub fn ensure_vouched(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
+        self.0.as_ref().map_or(Ok(()), |known| known.ensure_vouched(name, now))
     }
 
     /// Ends the guards of all slots, because an operator says that nobody holds a lock there.

@@ -70,6 +70,7 @@ pub fn acquire(
         let own = lock.find(ask.owner).filter(|&own| !lock.grant(own).is_expired(now.boot));
         if let Some(own) = own.filter(|&own| ask.retry && ask.wanted.is(lock.mode(own))) {
             node.ensure_trusted(lock.grant(own), now.boot)?;
+            node.slots.ensure_vouched(key.name, now.boot)?;
             node.keepalives.end_of_another(key, lock.grant(own));
             let is_longer = lock.prolong(own, now.boot, ask.ttl);
             return Ok(if is_longer { Acquired::Prolonged(own) } else { Acquired::Unchanged(own) });

@@ -111,7 +111,8 @@ fn answer_holder(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> Re
         }
     };
     let grant = lock.grant(own);
-    let vouched = node.ensure_trusted(grant, now.boot);
+    let trusted = node.ensure_trusted(grant, now.boot);
+    let vouched = trusted.and_then(|()| node.slots.ensure_vouched(key.name, now.boot));
     let held_as = (lock.mode(own), grant.token(), grant.granted());
     let owner = Owner::new(grant.owner())?;
     let repeated = node.queues().held_by(key, owner, held_as, vouched, now.boot);

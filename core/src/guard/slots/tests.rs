@@ -59,7 +59,12 @@ fn slots_of_the_start_and_of_a_promotion_are_covered() {
 #[test]
 fn a_slot_without_its_locks_is_guarded_alone() {
     let mut slots = empty();
-    assert_eq!(slots.update(&set(7_629..=7_630), no_moves(), NOW, END), Gained { unknown: 2, guarded: 2 });
+    let foo = 12_182..=12_182;
+    slots.update(&set(foo.clone()), no_moves(), NOW, END);
+    slots.lift();
+    let mut more = set(7_629..=7_630);
+    more.insert(foo);
+    assert_eq!(slots.update(&more, no_moves(), NOW, END), Gained { unknown: 2, guarded: 2 });
     assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
     assert_eq!(slots.ensure_open(b"foo", NOW), Ok(()));
     assert_eq!((slots.guarded(NOW), slots.guarded_until(NOW)), (2, Some(END)));
@@ -208,6 +213,8 @@ fn a_source_names_the_last_of_its_own_guards_and_of_the_locks_that_it_dropped() 
 #[test]
 fn locks_that_were_dropped_guard_their_slot_if_it_was_emptied() {
     let mut slots = empty();
+    slots.update(&set(7_629..=7_629), no_moves(), NOW, END);
+    slots.lift();
     slots.drop_lock(b"k", END);
     slots.drop_lock(b"{k}2", NOW);
     assert!(slots.has_dropped(Some(b"k")) && slots.has_dropped(None) && !slots.has_dropped(Some(b"foo")));
@@ -240,4 +247,23 @@ fn a_slot_that_is_not_exported_to_the_end_is_guarded() {
     assert_eq!(promoted.update(&all, no_moves(), NOW, END), Gained { unknown: 1, guarded: 0 });
     assert_eq!(slots.update(&all, no_moves(), NOW, END), kept);
     assert_eq!((refused(&slots, NOW), slots.must_read_slots(b"k")), (62_600, false));
+}
+
+#[test]
+fn grants_in_a_slot_that_is_elsewhere_are_neither_made_nor_vouched_for() {
+    let mut slots = empty();
+    let vouched = |slots: &Slots, now| slots.ensure_vouched(b"k", now).is_ok();
+    assert_eq!((refused(&slots, NOW), vouched(&slots, NOW)), (1_000, false));
+    slots.update(&none(), imports(7_629..=7_629), NOW, END);
+    assert!(!vouched(&slots, NOW), "the source is asked first");
+    slots.ask_sources(NOW);
+    slots.on_source_answer(FROM, NOW, NOW, BootTime::default());
+    assert!(vouched(&slots, NOW));
+    // The source has given the move up, is guarded for that, and says so.
+    let later = NOW.plus_ms(100);
+    assert_eq!(slots.ask_sources(later), [FROM]);
+    slots.on_source_answer(FROM, later, later, END);
+    assert!(!vouched(&slots, later));
+    slots.update(&set(7_629..=7_629), no_moves(), later, END);
+    assert_eq!((refused(&slots, later), vouched(&slots, later)), (10, true), "what is here is known");
 }
