@@ -169,11 +169,14 @@ impl World {
                 let may_have_it = self.oracle.admits(place, &owner, wanted, self.boot);
                 let told = Some((place, self.boot));
                 let was_behind = std::mem::replace(&mut self.told_at_once, told) == told;
-                assert!(!may_have_it || was_behind || self.waits_in_time(place), "{owner:?} was to wait");
+                let others = was_behind || self.waits_in_time(place);
+                assert!(!may_have_it || others || self.is_hindered(), "{owner:?} was to wait");
             }
             Answer::TimedOut(_) => assert!(self.boot > until || taken_back, "{owner:?} was to wait until {until:?}"),
             Answer::Refused(Refusal::NotYet) => assert!(at_once && self.boot > until),
             Answer::Refused(Refusal::Poisoned) => assert!(self.was_poisoned),
+            // Nobody can be granted the lock any more, so the reservations have ended too.
+            Answer::Refused(Refusal::TokensExhausted) => self.oracle.nobody_is_told(place),
             Answer::Refused(refusal) => assert!(!refusal.to_string().is_empty()),
             Answer::Broken(_) => panic!("there are too few owners for a BREAK in slices"),
         }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::guard::slot_set::{CLUSTER_SLOTS, SlotSet, slot_of};
-use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, ServerId, Sources};
+use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, FRESH_MS, ServerId, Sources};
 use crate::refusal::Refusal;
 use crate::values::time::BootTime;
 
@@ -270,7 +270,8 @@ impl Slots {
             if owned.contains(slot) && exported.get(&slot) != Some(&to) {
                 gained.unknown += 1;
                 if !covered {
-                    known.guard(slot, until);
+                    // Until its answer is old, the other node may not know that the move was given up.
+                    known.guard(slot, until.plus_ms(FRESH_MS));
                     gained.guarded += 1;
                 }
             }

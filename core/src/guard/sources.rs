@@ -14,7 +14,7 @@ pub type ServerId = [u8; 40];
 /// The time for which an answer counts for a slot that is still being imported, in milliseconds: two rounds of
 /// questions. A node that restarts redirects nobody during its first two seconds. After them an answer from before the
 /// restart no longer counts.
-const FRESH_MS: u32 = 200;
+pub const FRESH_MS: u32 = 200;
 
 /// The longest time, in milliseconds, for which a node waits for the answer about a slot that has come from another
 /// node. Later the other node has perhaps ended, and the answer might be that of a node that never handed its keys
