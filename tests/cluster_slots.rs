@@ -1,9 +1,10 @@
 //! A slot of a cluster that comes to a node without its locks, or loses them, is guarded. A slot that comes with its
 //! locks is not.
 
+use crate::cluster::begin_move;
 use crate::harness::{
-    Client, Frozen, Member, Reply, Setup, cluster, error, guarded_ms, int, joined, migrate_slots, not_here, null,
-    queues, text, wait_until, waits,
+    Client, Frozen, Member, Reply, Setup, asking, cluster, error, guarded_ms, int, joined, migrate_slots, not_here,
+    null, queues, text, wait_until, waits,
 };
 
 /// The slot of `k`.
@@ -19,6 +20,23 @@ fn guarded_slots(member: &Member) -> u64 {
 /// Assigns the slot to `to`, in the view of `at`.
 fn assign(at: &Member, to: &Member) {
     assert_eq!(at.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", to.id)), text("OK"));
+}
+
+/// Sends a line once, as the target of a redirection by ASK.
+fn asked_once(client: &mut Client, line: &str) -> Reply {
+    client.say("ASKING");
+    client.say(line)
+}
+
+/// Acquires a lock at the target of a move, with the command `line`, and returns its token.
+fn granted_at_target(client: &mut Client, line: &str) -> i64 {
+    let mut reply = Reply::Null;
+    // A request that waited for the disk is redirected to the source, because ASKING was valid only when it arrived.
+    wait_until("the target grants the lock", || {
+        reply = asked_once(client, line);
+        !["NOTYET", "MOVED", "GUARDED"].iter().any(|code| reply.is_error(code))
+    });
+    reply.as_int()
 }
 
 /// Returns three masters and a token. The third has no slots. The second, which had the slot of `k`, died while `k` was
@@ -125,15 +143,7 @@ fn slots_that_were_imported_are_served_and_their_tokens_go_on() {
         let asked = n % 2 == 0;
         if asked {
             assert!(here.say(&format!("LOCK.ACQUIRE {key} me 60000")).is_error("ASK"));
-            let mut reply = Reply::Null;
-            // A request that waited for the disk is redirected to the source, because ASKING was valid only when it
-            // arrived.
-            wait_until("it is granted", || {
-                there.say("ASKING");
-                reply = there.say(&format!("LOCK.ACQUIRE {key} me 60000"));
-                !["NOTYET", "MOVED", "GUARDED"].iter().any(|code| reply.is_error(code))
-            });
-            assert!(reply.as_int() > token, "{key}");
+            assert!(granted_at_target(&mut there, &format!("LOCK.ACQUIRE {key} me 60000")) > token, "{key}");
         }
         for client in [&mut there, &mut here] {
             assert_eq!(client.say(&format!("CLUSTER SETSLOT {slot} NODE {}", to.id)), text("OK"));
@@ -151,16 +161,9 @@ fn a_slot_that_is_not_moved_away_to_the_end_is_guarded() {
     let [from, to] = joined(["0 16383", ""]);
     let (mut here, mut there) = (from.client(), to.client());
     here.insist("LOCK.ACQUIRE {k}own me 60000");
-    assert_eq!(there.say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", from.id)), text("OK"));
-    assert_eq!(here.say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", to.id)), text("OK"));
+    begin_move(&from, &to);
     assert!(here.say("LOCK.ACQUIRE k me 60000").is_error("ASK"));
-    let mut reply = Reply::Null;
-    wait_until("the target grants the lock", || {
-        there.say("ASKING");
-        reply = there.say("LOCK.ACQUIRE k me 2000 KEEPALIVE 600000");
-        !["NOTYET", "MOVED", "GUARDED"].iter().any(|code| reply.is_error(code))
-    });
-    let token = reply.as_int();
+    let token = granted_at_target(&mut there, "LOCK.ACQUIRE k me 2000 KEEPALIVE 600000");
     for client in [&mut there, &mut here] {
         assert_eq!(client.say(&format!("CLUSTER SETSLOT {SLOT} STABLE")), text("OK"));
     }
@@ -178,27 +181,17 @@ fn a_slot_that_is_not_moved_away_to_the_end_is_guarded() {
 #[test]
 fn a_target_does_not_vouch_for_locks_of_a_slot_whose_source_died() {
     let mut members = joined(["0 8191", "8192 12287", "12288 16383"]);
-    let (mut here, mut there) = (members[0].client(), members[1].client());
-    assert_eq!(there.say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", members[0].id)), text("OK"));
-    assert_eq!(here.say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", members[1].id)), text("OK"));
-    let asks = |client: &mut Client, line: &str| {
-        client.say("ASKING");
-        client.say(line)
-    };
-    let mut reply = Reply::Null;
-    wait_until("the target grants the lock", || {
-        reply = asks(&mut there, "LOCK.ACQUIRE k me 60000");
-        !["NOTYET", "MOVED", "GUARDED"].iter().any(|code| reply.is_error(code))
-    });
-    let token = reply.as_int();
-    assert_eq!(asks(&mut there, "LOCK.EXTEND k me 60000"), int(token));
+    begin_move(&members[0], &members[1]);
+    let mut there = members[1].client();
+    let token = granted_at_target(&mut there, "LOCK.ACQUIRE k me 60000");
+    assert_eq!(asking(&mut there, "LOCK.EXTEND k me 60000"), int(token));
     members[0].server.kill();
     for member in &members[1..] {
         member.client().say("CONFIG SET cluster-node-timeout 1000");
     }
     let retry = "LOCK.ACQUIRE k me 60000 RETRY";
     for line in ["LOCK.EXTEND k me 60000", "LOCK.REENTER k me", retry, &format!("LOCK.CHECK k {token}")] {
-        wait_until(line, || asks(&mut there, line).is_error("GUARDED"));
+        wait_until(line, || asked_once(&mut there, line).is_error("GUARDED"));
     }
 }
 

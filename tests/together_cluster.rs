@@ -1,19 +1,13 @@
 //! A slot of a cluster migrates while several clients hold a lock in it: all grants move along, and waiters of all
 //! modes are redirected.
 
+use crate::cluster::begin_move;
 use crate::harness::{
-    Member, asking, cluster, error, grants, guarded_ms, int, joined, null, number, owners, text, token, wait_until,
-    waits,
+    asking, cluster, error, grants, guarded_ms, int, joined, null, number, owners, text, token, wait_until, waits,
 };
 
 /// The slot of `k`.
 const SLOT: i64 = 7629;
-
-/// Starts to migrate the slot from `source` to `target`.
-fn begin_move(source: &Member, target: &Member) {
-    target.client().say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", source.id));
-    source.client().say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", target.id));
-}
 
 #[test]
 fn readers_and_those_who_wait_in_a_slot_that_migrates() {

@@ -42,7 +42,8 @@ pub struct LockView {
     /// The number of callers that wait behind the waiters within their clients, as the node with the most waiters shows
     /// it.
     pub waiters_behind: u64,
-    /// The first waiters: those that a majority shows, then the others, in the order of service on the node with the most waiters.
+    /// The first waiters: those that a majority shows, then the others, in the order of service on the node with the
+    /// most waiters.
     pub queue: Vec<Waiter>,
     /// The names of the servers that show a holder.
     pub servers: Vec<String>,

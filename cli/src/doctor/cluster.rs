@@ -74,7 +74,8 @@ pub fn check(name: &str, members: &[&Patient]) -> Vec<Finding> {
         told.iter().map(|(server, said)| (server, said.open_slots())).filter(|(_, open)| !open.is_empty())
     {
         let text = format!("moving slots was begun and is not done: {}", open.join(", "));
-        let advice = "finish it: held locks are not extended where they came to. After CLUSTER SETSLOT SLOT STABLE on both masters these are lost, and the slot is guarded";
+        let advice = "finish it: held locks are not extended where they came to. After CLUSTER SETSLOT SLOT STABLE on both \
+                      masters these are lost, and the slot is guarded";
         findings.push(Finding::new(Change, server, text, advice));
     }
     let covering = with(members, "cluster-require-full-coverage", "yes");

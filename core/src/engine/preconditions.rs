@@ -50,11 +50,9 @@ pub(super) fn unmet(
 /// nothing new in a slot that the node serves.
 #[inline(always)]
 fn must_read_slots(request: &Request<'_>, key: Key<'_>, node: &Node, now: Now) -> bool {
-    match request {
-        Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Note(_) => {
-            node.slots.ensure_vouched(key.name, now.boot).is_err()
-        }
-        _ => node.slots.must_read_slots(key.name),
+    match request.is_about_own_grant() {
+        true => node.slots.ensure_vouched(key.name, now.boot).is_err(),
+        false => node.slots.must_read_slots(key.name),
     }
 }
 

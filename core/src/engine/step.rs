@@ -41,6 +41,14 @@ pub enum Request<'a> {
     Look,
 }
 
+impl Request<'_> {
+    /// Returns whether the request promises more about a grant that the owner has already.
+    #[inline(always)]
+    pub(super) fn is_about_own_grant(&self) -> bool {
+        matches!(self, Self::Extend(_) | Self::Reenter(_) | Self::Fence(..) | Self::Note(_))
+    }
+}
+
 /// The next action that the engine asks of its driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {

@@ -106,6 +106,7 @@ impl InCluster {
 
     /// Refuses if another node may grant locks in `slot`: this node does not serve it. While it imports the slot, it
     /// grants locks there if the source has just answered, and has forgotten none.
+    #[inline(never)]
     fn ensure_here(&self, slot: u16, now: BootTime) -> Result<(), Refusal> {
         if self.served.contains(slot) {
             return Ok(());
@@ -118,11 +119,6 @@ impl InCluster {
             Some(_) => Ok(()),
             None => Err(guarded(now.plus_ms(ASK_AGAIN_MS), now)),
         }
-    }
-
-    #[inline(never)]
-    fn ensure_vouched(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
-        self.ensure_here(slot_of(name), now)
     }
 
     fn guard(&mut self, slot: u16, until: BootTime) {
@@ -363,7 +359,7 @@ impl Slots {
     /// node neither serves its slot, nor imports it from a node that has just answered that it has forgotten none.
     #[inline(always)]
     pub fn ensure_vouched(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
-        self.0.as_ref().map_or(Ok(()), |known| known.ensure_vouched(name, now))
+        self.0.as_ref().map_or(Ok(()), |known| known.ensure_here(slot_of(name), now))
     }
 
     /// Ends the guards of all slots, because an operator says that nobody holds a lock there.

@@ -1,6 +1,6 @@
 //! Tests every short history of a cluster slot that leaves a node and returns, perhaps with a lock that was granted
-//! elsewhere, and perhaps from a node that has forgotten that lock; or that begins to leave and stays. Never do two owners
-//! hold the lock at a time, and tokens only grow.
+//! elsewhere, and perhaps from a node that has forgotten that lock; or that begins to leave and stays. Never do two
+//! owners hold the lock at a time, and tokens only grow.
 
 use super::super::{Finding, Question, Reply, Request, Run, Step};
 use crate::fixture::{KEY, asks, owner, ttl};
