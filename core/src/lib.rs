@@ -99,6 +99,7 @@ pub use lock::holders::Holders;
 pub use lock::modes::Modes;
 pub use lock::phase::Phase;
 pub use members::{Membership, SavedMembership};
+pub use node::cluster::SourceAnswer;
 pub use node::counters::Counters;
 #[cfg(feature = "tamper")]
 pub use node::tamper::Tamper;

@@ -2,18 +2,18 @@
 //! questions of other servers.
 //!
 //! A guarded master may have forgotten a held lock. If its slot moves to another node, that node cannot know of the lock
-//! either, so it asks, over the cluster's bus. The answer is a number of milliseconds.
+//! either, so it asks, over the cluster's bus. The answer also says which tokens the master may have issued.
 
 use std::cell::Cell;
 
-use palisade_core::{BootTime, ServerId};
+use palisade_core::{BootTime, ServerId, SlotSet, SourceAnswer, StripeCeiling};
 
 use crate::durability::incarnation;
 use crate::ffi::{Context, Message, is_poisoned, send, warn};
 use crate::{clock, state};
 
 /// The first bytes of each message, with its version. A message of another module has others.
-const MARK: [u8; 8] = *b"palisad1";
+const MARK: [u8; 8] = *b"palisad2";
 
 thread_local! {
     /// True once the log says that a server has not answered in time.
@@ -43,20 +43,39 @@ pub fn ask(ctx: Context<'_>) {
 /// Answers the question of the server `from`. A server that does not know what it has forgotten answers nothing: it has
 /// not judged its start, is a replica, or a panic was caught in it.
 pub fn answer(ctx: Context<'_>, from: &ServerId, question: &[u8]) {
-    let Some([asked]) = numbers(question) else { return };
-    let forgotten_ms = state::with(|node| node.ledger().is_judged().then(|| node.forgotten_ms(clock::boot_now())));
-    if let Some(forgotten_ms) = forgotten_ms.filter(|_| ctx.is_master() && !is_poisoned()) {
-        let numbers = [asked, forgotten_ms.into()].map(u64::to_le_bytes).concat();
-        send(from, Message::Answers, &[&MARK[..], &numbers].concat());
+    let Some(&[asked]) = numbers(question).as_deref() else { return };
+    let answer = state::with(|node| node.source_answer(from, clock::now()));
+    if let Some(answer) = answer.filter(|_| ctx.is_master() && !is_poisoned()) {
+        send(from, Message::Answers, &message(asked, &answer));
     }
+}
+
+/// Builds the message with the answer to the question of the time `asked`.
+fn message(asked: u64, answer: &SourceAnswer) -> Vec<u8> {
+    let stripes = answer.stripes.iter().flat_map(|stripe| [stripe.stripe.into(), stripe.ceiling]);
+    let exported = answer.exported.bits().iter().copied();
+    let numbers = [asked, answer.forgotten_ms.into(), answer.highest].into_iter().chain(exported).chain(stripes);
+    MARK.into_iter().chain(numbers.flat_map(u64::to_le_bytes)).collect()
+}
+
+/// Parses such a message. Returns the time of the question, and the answer.
+fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
+    let numbers = numbers(message)?;
+    let (&[asked, forgotten_ms, highest], rest) = numbers.split_first_chunk()?;
+    let (exported, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
+    let (stripes, rest) = stripes.as_chunks();
+    let stripe = |&[stripe, ceiling]: &[u64; 2]| Some(StripeCeiling { stripe: stripe.try_into().ok()?, ceiling });
+    let stripes = stripes.iter().map(stripe).collect::<Option<_>>()?;
+    let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
+    let exported = SlotSet::from_bits(exported)?;
+    rest.is_empty().then_some((asked, SourceAnswer { forgotten_ms, exported, highest, stripes }))
 }
 
 /// Takes the answer of the server `from`.
 pub fn on_answer(from: &ServerId, answer: &[u8]) {
-    let Some([asked, forgotten_ms]) = numbers(answer) else { return };
-    let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
+    let Some((asked, answer)) = parse(answer) else { return };
     let (asked, now) = (BootTime::from_us(asked), clock::now());
-    let (guarded, open) = state::with(|node| node.on_source_answer(*from, asked, forgotten_ms, now.boot));
+    let (guarded, open) = state::with(|node| node.on_source_answer(*from, asked, answer, now.boot));
     if guarded > 0 {
         warn(&format!(
             "{guarded} slots of the cluster came from a server that may have forgotten locks in them: nothing is granted \
@@ -68,11 +87,10 @@ pub fn on_answer(from: &ServerId, answer: &[u8]) {
     }
 }
 
-/// Parses a message of `COUNT` numbers; `None` if it is another module's, or of another version.
-fn numbers<const COUNT: usize>(message: &[u8]) -> Option<[u64; COUNT]> {
-    let (numbers, rest) = message.strip_prefix(&MARK)?.as_chunks::<8>();
-    let numbers: &[[u8; 8]; COUNT] = numbers.try_into().ok()?;
-    rest.is_empty().then(|| numbers.map(u64::from_le_bytes))
+/// Parses the numbers of a message; `None` if it is another module's, or of another version.
+fn numbers(message: &[u8]) -> Option<Vec<u64>> {
+    let (numbers, rest) = message.strip_prefix(&MARK)?.as_chunks();
+    rest.is_empty().then(|| numbers.iter().copied().map(u64::from_le_bytes).collect())
 }
 
 #[cfg(test)]
@@ -81,11 +99,17 @@ mod tests {
 
     #[test]
     fn a_message_of_another_module_or_length_says_nothing() {
-        let message = [MARK, 7_u64.to_le_bytes(), 9_u64.to_le_bytes()].concat();
-        assert_eq!(numbers(&message), Some([7, 9]));
-        assert_eq!(numbers::<1>(&message), None);
-        assert_eq!(numbers::<2>(&message[..20]), None);
-        assert_eq!(numbers::<2>(&message[1..]), None);
-        assert_eq!(numbers::<0>(b""), None);
+        let stripes = vec![StripeCeiling { stripe: 3, ceiling: u64::MAX }];
+        let mut exported = SlotSet::default();
+        exported.insert(64..=64);
+        let answer = SourceAnswer { forgotten_ms: 9, exported, highest: 11, stripes };
+        let bytes = message(7, &answer);
+        let numbers = numbers(&bytes).unwrap();
+        assert_eq!((&numbers[..5], numbers.len()), (&[7, 9, 11, 0, 1][..], 3 + SlotSet::WORDS + 2));
+        assert_eq!(parse(&bytes), Some((7, answer)));
+        let all = bytes.len();
+        for wrong in [&bytes[..20], &bytes[..40], &bytes[..all - 8], &bytes[..all - 3], &bytes[1..], b""] {
+            assert_eq!(parse(wrong), None);
+        }
     }
 }

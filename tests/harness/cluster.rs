@@ -57,7 +57,7 @@ pub fn asking(client: &mut Client, line: &str) -> Reply {
     wait_until(line, || {
         client.say("ASKING");
         reply = client.say(line);
-        !reply.is_error("GUARDED 10 ")
+        !matches!(&reply, Reply::Error(text) if text.starts_with("GUARDED 10 "))
     });
     reply
 }

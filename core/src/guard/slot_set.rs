@@ -33,6 +33,9 @@ impl Default for SlotSet {
 }
 
 impl SlotSet {
+    /// The number of numbers that a set takes.
+    pub const WORDS: usize = WORDS;
+
     /// Adds the slots of this range; numbers above the last slot are ignored.
     pub fn insert(&mut self, slots: RangeInclusive<u16>) {
         let (first, last) = (usize::from(*slots.start()), usize::from((*slots.end()).min(CLUSTER_SLOTS - 1)));
@@ -45,6 +48,16 @@ impl SlotSet {
             let to = if n == last / 64 { last % 64 } else { 63 };
             self.0[n] |= u64::MAX << from & u64::MAX >> (63 - to);
         }
+    }
+
+    /// Returns the set whose slots have these bits, 64 in a number. `None` if there are not as many numbers as that takes.
+    pub fn from_bits(bits: &[u64]) -> Option<Self> {
+        Some(Self(Box::new(bits.try_into().ok()?)))
+    }
+
+    /// Returns the bits of the slots, 64 in a number.
+    pub fn bits(&self) -> &[u64] {
+        &self.0[..]
     }
 
     /// Returns whether `slot` is in the set.

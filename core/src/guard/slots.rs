@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::guard::slot_set::{CLUSTER_SLOTS, SlotSet, slot_of};
-use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, FRESH_MS, ServerId, Sources};
+use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, Answer, ServerId, Sources};
 use crate::refusal::Refusal;
 use crate::values::time::BootTime;
 
@@ -100,25 +100,26 @@ impl InCluster {
                 let until = if unsettled.awaits_answer(now) { now.plus_ms(ASK_AGAIN_MS) } else { unsettled.until };
                 Err(guarded(until.min(unsettled.until), now))
             }
-            _ => self.ensure_here(slot, now),
+            _ => match self.source(slot, now)? {
+                Some(source) if now <= source.until => Err(guarded(source.until, now)),
+                _ => Ok(()),
+            },
         }
     }
 
-    /// Refuses if another node may grant locks in `slot`: this node does not serve it. While it imports the slot, it
-    /// grants locks there if the source has just answered, and has forgotten none.
+    /// Refuses if another node may grant locks in `slot`: this node neither serves it, nor imports it from a source
+    /// that has just answered that it exports the slot to this node. While it imports the slot, returns that answer.
     #[inline(never)]
-    fn ensure_here(&self, slot: u16, now: BootTime) -> Result<(), Refusal> {
+    fn source(&self, slot: u16, now: BootTime) -> Result<Option<&Answer>, Refusal> {
         if self.served.contains(slot) {
-            return Ok(());
+            return Ok(None);
         }
         let Some((from, since)) = self.imported.get(&slot) else {
             return Err(guarded(now.plus_ms(LOOK_AGAIN_MS), now));
         };
-        match from.and_then(|from| self.sources.forgot_until(&from, *since, now)) {
-            Some(until) if now <= until => Err(guarded(until, now)),
-            Some(_) => Ok(()),
-            None => Err(guarded(now.plus_ms(ASK_AGAIN_MS), now)),
-        }
+        let answer = from.as_ref().and_then(|from| self.sources.answer(from, *since, now));
+        let exports = answer.filter(|answer| answer.exported.contains(slot));
+        exports.map(Some).ok_or_else(|| guarded(now.plus_ms(ASK_AGAIN_MS), now))
     }
 
     fn guard(&mut self, slot: u16, until: BootTime) {
@@ -221,18 +222,12 @@ impl Slots {
         wanted.into_keys().collect()
     }
 
-    /// Takes the answer of the node `from` to the question of the time `asked`: grants that it has forgotten may last
-    /// until `until`. Returns the number of slots that are guarded because of it, and of those that are now open.
-    pub fn on_source_answer(
-        &mut self,
-        from: ServerId,
-        asked: BootTime,
-        now: BootTime,
-        until: BootTime,
-    ) -> (usize, usize) {
-        let Some(known) = &mut self.0 else { return (0, 0) };
-        if !known.sources.on_answer(&from, asked, until) {
-            return (0, 0);
+    /// Takes the answer of the node `from`. Returns the number of slots that are guarded because of it, and of those that are now open. `None`
+    /// if the answer does not count.
+    pub fn on_source_answer(&mut self, from: ServerId, answer: Answer, now: BootTime) -> Option<(usize, usize)> {
+        let (known, asked, until) = (self.0.as_mut()?, answer.asked, answer.until);
+        if !known.sources.on_answer(&from, answer) {
+            return None;
         }
         let settled =
             |unsettled: &Unsettled| unsettled.from == from && unsettled.since <= asked && unsettled.awaits_answer(now);
@@ -245,7 +240,7 @@ impl Slots {
                 known.guard(*slot, until);
             }
         }
-        if is_guarded { (slots.len(), 0) } else { (0, slots.len()) }
+        Some(if is_guarded { (slots.len(), 0) } else { (0, slots.len()) })
     }
 
     /// Notes that at `now` the node serves the slots `owned`, and that `moves` are under way. Slots that it gained
@@ -266,8 +261,7 @@ impl Slots {
             if owned.contains(slot) && exported.get(&slot) != Some(&to) {
                 gained.unknown += 1;
                 if !covered {
-                    // Until its answer is old, the other node may not know that the move was given up.
-                    known.guard(slot, until.plus_ms(FRESH_MS));
+                    known.guard(slot, until);
                     gained.guarded += 1;
                 }
             }
@@ -356,10 +350,25 @@ impl Slots {
     }
 
     /// Refuses to vouch for grants of the lock `name`, or to extend them, while another node may grant that lock: this
-    /// node neither serves its slot, nor imports it from a node that has just answered that it has forgotten none.
+    /// node neither serves its slot, nor imports it from a node that has just answered that it exports the slot here.
     #[inline(always)]
     pub fn ensure_vouched(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
-        self.0.as_ref().map_or(Ok(()), |known| known.ensure_here(slot_of(name), now))
+        self.0.as_ref().map_or(Ok(()), |known| known.source(slot_of(name), now).map(drop))
+    }
+
+    /// Returns whether the slot of `name` moves away key by key, so that another node grants its locks that are free
+    /// here.
+    #[inline(always)]
+    pub(crate) fn exports(&self, name: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|known| !known.exported.is_empty() && known.exported.contains_key(&slot_of(name)))
+    }
+
+    /// Returns the slots that move key by key to the node `to`.
+    pub fn exported_to(&self, to: &ServerId) -> SlotSet {
+        let mut slots = SlotSet::default();
+        let exported = self.0.iter().flat_map(|known| &known.exported);
+        exported.filter(|(_, node)| *node == to).for_each(|(slot, _)| slots.set(*slot, true));
+        slots
     }
 
     /// Ends the guards of all slots, because an operator says that nobody holds a lock there.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::guard::slot_set::SlotSet;
 use crate::values::time::BootTime;
 
 /// The name that the cluster gives to a server.
@@ -24,17 +25,19 @@ pub const ANSWERS_WITHIN_MS: u32 = 1_000;
 /// The pause between two questions to the same node, in milliseconds, unless another slot has come from it.
 pub const ASK_AGAIN_MS: u32 = 10;
 
-/// A node's answer.
-#[derive(Clone, Copy, Debug)]
-struct Answer {
+/// A node's answer to this one.
+#[derive(Clone, Debug)]
+pub struct Answer {
     /// The time at which the question was asked.
-    asked: BootTime,
+    pub asked: BootTime,
     /// The end of the last grant that the node may have forgotten; the past if there is none.
-    until: BootTime,
+    pub until: BootTime,
+    /// The slots that it exports key by key to this node.
+    pub exported: SlotSet,
 }
 
 /// A node from which slots come.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Source {
     asked: Option<BootTime>,
     answer: Option<Answer>,
@@ -61,23 +64,22 @@ impl Sources {
         is_due
     }
 
-    /// Takes the answer of `node` to the question of the time `asked`: it may have forgotten grants that last until
-    /// `until`. Returns false if that question was not asked, or if a later one is already answered.
-    pub fn on_answer(&mut self, node: &ServerId, asked: BootTime, until: BootTime) -> bool {
+    /// Takes the answer of `node`. Returns false if its question was not asked, or if a later one is already answered.
+    pub fn on_answer(&mut self, node: &ServerId, answer: Answer) -> bool {
         let Some(source) = self.0.get_mut(node) else { return false };
-        let is_newer = source.answer.is_none_or(|answer| answer.asked <= asked);
-        if source.asked.is_none_or(|last| last < asked) || !is_newer {
+        let is_newer = source.answer.as_ref().is_none_or(|last| last.asked <= answer.asked);
+        if source.asked.is_none_or(|last| last < answer.asked) || !is_newer {
             return false;
         }
-        source.answer = Some(Answer { asked, until });
+        source.answer = Some(answer);
         true
     }
 
-    /// Returns the latest end of the grants that `node` has forgotten, from its answer to a question. That question was
-    /// asked at `since` or later, and within the last [`FRESH_MS`]. `None` if there is no such answer.
-    pub fn forgot_until(&self, node: &ServerId, since: BootTime, now: BootTime) -> Option<BootTime> {
-        let answer = self.0.get(node)?.answer?;
-        (since <= answer.asked && now <= answer.asked.plus_ms(FRESH_MS)).then_some(answer.until)
+    /// Returns the answer of `node` to a question that was asked at `since` or later, and within the last [`FRESH_MS`];
+    /// `None` if there is none.
+    pub fn answer(&self, node: &ServerId, since: BootTime, now: BootTime) -> Option<&Answer> {
+        let answer = self.0.get(node)?.answer.as_ref()?;
+        (since <= answer.asked && now <= answer.asked.plus_ms(FRESH_MS)).then_some(answer)
     }
 }
 
@@ -87,6 +89,14 @@ mod tests {
     use crate::fixture::ms;
 
     const FROM: ServerId = [b'a'; 40];
+
+    fn answer(asked: BootTime, until: BootTime) -> Answer {
+        Answer { asked, until, exported: SlotSet::default() }
+    }
+
+    fn forgot_until(sources: &Sources, since: BootTime, now: BootTime) -> Option<BootTime> {
+        sources.answer(&FROM, since, now).map(|answer| answer.until)
+    }
 
     #[test]
     fn a_node_is_asked_again_after_a_pause_or_if_another_slot_has_come() {
@@ -102,20 +112,20 @@ mod tests {
     #[test]
     fn an_answer_counts_for_a_while_and_for_slots_that_came_before_the_question() {
         let mut sources = Sources::default();
-        assert!(!sources.on_answer(&FROM, ms(1), ms(0)), "nobody asked");
+        assert!(!sources.on_answer(&FROM, answer(ms(1), ms(0))), "nobody asked");
         sources.ask(FROM, ms(0), ms(100));
-        assert!(!sources.on_answer(&FROM, ms(101), ms(0)), "that was not asked");
-        assert_eq!(sources.forgot_until(&FROM, ms(0), ms(100)), None);
-        assert!(sources.on_answer(&FROM, ms(100), ms(5_000)));
-        assert_eq!(sources.forgot_until(&FROM, ms(100), ms(300)), Some(ms(5_000)));
-        assert_eq!(sources.forgot_until(&FROM, ms(100), ms(301)), None, "too old");
-        assert_eq!(sources.forgot_until(&FROM, ms(101), ms(300)), None, "asked before the slot came");
+        assert!(!sources.on_answer(&FROM, answer(ms(101), ms(0))), "that was not asked");
+        assert_eq!(forgot_until(&sources, ms(0), ms(100)), None);
+        assert!(sources.on_answer(&FROM, answer(ms(100), ms(5_000))));
+        assert_eq!(forgot_until(&sources, ms(100), ms(300)), Some(ms(5_000)));
+        assert_eq!(forgot_until(&sources, ms(100), ms(301)), None, "too old");
+        assert_eq!(forgot_until(&sources, ms(101), ms(300)), None, "asked before the slot came");
         sources.ask(FROM, ms(0), ms(200));
         sources.ask(FROM, ms(0), ms(300));
-        assert!(sources.on_answer(&FROM, ms(300), ms(0)));
-        assert!(!sources.on_answer(&FROM, ms(200), ms(9_000)), "a later question has been answered");
-        assert_eq!(sources.forgot_until(&FROM, ms(0), ms(300)), Some(ms(0)));
+        assert!(sources.on_answer(&FROM, answer(ms(300), ms(0))));
+        assert!(!sources.on_answer(&FROM, answer(ms(200), ms(9_000))), "a later question has been answered");
+        assert_eq!(forgot_until(&sources, ms(0), ms(300)), Some(ms(0)));
         sources.keep(|_| false);
-        assert_eq!(sources.forgot_until(&FROM, ms(0), ms(300)), None);
+        assert_eq!(forgot_until(&sources, ms(0), ms(300)), None);
     }
 }

@@ -7,9 +7,24 @@ use crate::durability::ties::Found;
 use crate::guard::guard_ms;
 use crate::guard::slot_set::SlotSet;
 use crate::guard::slots::{Gained, Moves};
-use crate::guard::sources::ServerId;
+use crate::guard::sources::{Answer, FRESH_MS, ServerId};
 use crate::node::Node;
+use crate::tokens::stripe_ceilings::StripeCeiling;
 use crate::values::time::{BootTime, Now};
+
+/// The answer of a node from which slots come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceAnswer {
+    /// The longest time for which a grant that the node has forgotten may still last, in milliseconds; 0 if it has
+    /// forgotten none.
+    pub forgotten_ms: u32,
+    /// The slots that the node exports key by key to the one that asked.
+    pub exported: SlotSet,
+    /// The highest token that the node may issue while its answer counts.
+    pub highest: u64,
+    /// The stripes (groups of keys) whose tokens may be larger.
+    pub stripes: Vec<StripeCeiling>,
+}
 
 impl Node {
     /// Notes that the node is part of a cluster. The locks of the slots that it serves already were loaded at its
@@ -63,24 +78,40 @@ impl Node {
         self.slots.ask_sources(now)
     }
 
-    /// Takes the answer of the node `from` to the question of the time `asked`: grants that it has forgotten may last
-    /// for `forgotten_ms` from `now` on (0: it has forgotten none). Returns the number of slots that are guarded because
-    /// of it, and of those that are now open.
+    /// Takes the `answer` of the node `from` to the question of the time `asked`. Later tokens are larger than those that
+    /// it may have issued. Returns the number of slots that are guarded because of it, and of those that are now open.
     pub fn on_source_answer(
         &mut self,
         from: ServerId,
         asked: BootTime,
-        forgotten_ms: u32,
+        answer: SourceAnswer,
         now: BootTime,
     ) -> (usize, usize) {
+        let SourceAnswer { forgotten_ms, exported, highest, stripes } = answer;
         // The other node's clock may be slower than this one's.
         let until = if forgotten_ms == 0 { BootTime::default() } else { now.plus_ms(guard_ms(forgotten_ms, 0)) };
-        self.slots.on_source_answer(from, asked, now, until)
+        let answer = Answer { asked, until, exported };
+        let Some(slots) = self.slots.on_source_answer(from, answer, now) else { return (0, 0) };
+        self.tokens.pass(highest, &stripes);
+        slots
+    }
+
+    /// Returns the answer of this node to the node `to`, to which its slots move. `None` if it does not know which grants
+    /// it has forgotten, because it has not judged its start.
+    pub fn source_answer(&mut self, to: &ServerId, now: Now) -> Option<SourceAnswer> {
+        if !self.ledger.is_judged() {
+            return None;
+        }
+        // The other node's clock may be slower than this one's.
+        let until = now.boot.plus_ms(guard_ms(FRESH_MS, 0));
+        let (highest, stripes) = self.tokens.tell(now, self.skew_ms, until);
+        let (forgotten_ms, exported) = (self.forgotten_ms(now.boot), self.slots.exported_to(to));
+        Some(SourceAnswer { forgotten_ms, exported, highest, stripes })
     }
 
     /// Returns the longest time, in milliseconds, for which a grant that this node has forgotten may still last; 0 if
     /// it has forgotten none.
-    pub fn forgotten_ms(&self, now: BootTime) -> u32 {
+    fn forgotten_ms(&self, now: BootTime) -> u32 {
         let guard = self.guard.armed(now).map(|armed| armed.until);
         let until = guard.into_iter().chain(self.slots.forgotten_until(now)).chain(self.evicted.last_end()).max();
         until
@@ -102,6 +133,105 @@ impl Node {
 
     /// Returns the length of a guard that is armed at `now` if nobody knows which leases run, in milliseconds.
     pub fn guard_ms(&self, now: BootTime) -> u32 {
-        guard_ms(self.ledger.outstanding_ttl().ms(now), self.skew_ms)
+        // Another node may rely on an answer of this slot's former master, and extend a lease until that answer is old.
+        let relied_on_ms = if self.slots.is_in_cluster() { FRESH_MS } else { 0 };
+        guard_ms(self.ledger.outstanding_ttl().ms(now), self.skew_ms).saturating_add(relied_on_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::token;
+    use crate::guard::slot_set::CLUSTER_SLOTS;
+    use crate::refusal::Refusal;
+    use crate::values::mode::Mode;
+    use crate::values::token::Token;
+
+    /// The lead of the second node's clock, in microseconds.
+    const AHEAD_US: u64 = 2_000_000;
+
+    /// Two nodes of a cluster. Each imports slots from the other.
+    struct Two([Node; 2]);
+
+    impl Two {
+        fn new() -> Self {
+            let mut nodes = Self([Node::new(10), Node::new(10)]);
+            for which in 0..2 {
+                nodes.0[which].begin_in_cluster();
+                nodes.looks(which, 0);
+            }
+            nodes
+        }
+
+        fn now(which: usize, us: u64) -> Now {
+            Now::new(BootTime::from_us(us), us + which as u64 * AHEAD_US)
+        }
+
+        /// The node reads its slots: half of the cluster's. It imports one of the other half.
+        fn looks(&mut self, which: usize, us: u64) {
+            let mut owned = SlotSet::default();
+            let half = CLUSTER_SLOTS / 2;
+            owned.insert(if which == 0 { 0..=half - 1 } else { half..=CLUSTER_SLOTS - 1 });
+            let imported = [(if which == 0 { half } else { 0 }, Some([b'o'; 40]))].into();
+            self.0[which].update_slots(&owned, Moves { imported, ..Moves::default() }, Self::now(which, us));
+        }
+
+        /// The node asks the other one, and hears its answer.
+        fn asks(&mut self, which: usize, us: u64) {
+            let boot = BootTime::from_us(us);
+            assert_eq!(self.0[which].ask_sources(boot).len(), 1);
+            let answer = self.0[1 - which].source_answer(&[b'o'; 40], Self::now(1 - which, us)).unwrap();
+            self.0[which].on_source_answer([b'o'; 40], boot, answer, boot);
+        }
+
+        fn issues(&mut self, which: usize, us: u64) -> Token {
+            self.0[which].tokens.issue(b"k", None, Self::now(which, us), 0).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_long_import_issues_larger_tokens_than_the_source() {
+        let mut nodes = Two::new();
+        let long_after_us = 60_000_000;
+        nodes.issues(1, long_after_us);
+        nodes.asks(0, long_after_us);
+        // The source may issue tokens after its answer, and give the lock back before the answer is old.
+        let last_us = long_after_us + u64::from(FRESH_MS) * 1_000;
+        let there = nodes.issues(1, last_us);
+        assert!(nodes.issues(0, last_us) > there);
+        // Its tokens may be ahead of its clock, so that each adds one.
+        nodes.0[1].raise_floor(long_after_us + 10 * AHEAD_US);
+        nodes.asks(0, last_us);
+        let there = (0..1_000).map(|_| nodes.issues(1, last_us)).last().unwrap();
+        assert!(nodes.issues(0, last_us) > there);
+    }
+
+    #[test]
+    fn tokens_far_ahead_go_along_with_their_keys_alone() {
+        let mut nodes = Two::new();
+        let (now, far) = (Two::now(1, 60_000_000), token(1 << 50));
+        nodes.0[1].tokens.set_ceiling(now.wall_us);
+        assert_eq!(nodes.0[1].tokens.raise(b"far", Mode::Exclusive, token(1 << 44), now, 0), Err(Refusal::NotYet));
+        nodes.0[1].tokens.observe(b"k", far);
+        nodes.asks(0, 60_000_000);
+        let here = &mut nodes.0[0].tokens;
+        assert!(here.issue(b"k", None, now, 0).unwrap() > far);
+        assert!(here.issue(b"other", None, now, 0).unwrap() < token(now.wall_us + 2 * AHEAD_US));
+    }
+
+    #[test]
+    fn nodes_that_import_from_each_other_do_not_run_ahead_of_their_clocks() {
+        let mut nodes = Two::new();
+        let minute_us = 60_000_000;
+        for us in (0..minute_us).step_by(10_000) {
+            for which in 0..2 {
+                nodes.asks(which, us);
+                nodes.issues(which, us);
+            }
+        }
+        let ahead = nodes.issues(0, minute_us).get() - Two::now(1, minute_us).wall_us;
+        let by_clock = u64::from(nodes.0[0].skew_ms + FRESH_MS + 10) * 1_000;
+        assert!(ahead < by_clock, "{ahead} us ahead of the faster clock");
     }
 }

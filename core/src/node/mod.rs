@@ -306,6 +306,9 @@ impl Node {
     ) -> Result<(), Refusal> {
         self.guard.ensure_open(now)?;
         self.slots.ensure_open(key.name, now)?;
+        if self.slots.exports(key.name) {
+            self.tokens.ensure_told(key.name, now)?;
+        }
         if is_open { self.evicted.ensure_open(key, owner, now) } else { Ok(()) }
     }
 

@@ -6,11 +6,13 @@
 //! locked. A grant's token is above all earlier ones of its stripe, except among readers and among permits.
 
 pub mod stripe_ceilings;
+mod told;
 
 use std::collections::BTreeMap;
 
 use crate::refusal::Refusal;
 use crate::tokens::stripe_ceilings::{StripeCeiling, StripeCeilings};
+use crate::tokens::told::Told;
 use crate::values::limits::{
     CEILING_LEAD, CLOCKS_APART_US, FENCE_SPAN_US, ISSUED_LEAD, START_LEAD, STRIPE_CEILINGS_MAX, TOKEN_LIMIT,
     TOKEN_STRIPES,
@@ -18,6 +20,11 @@ use crate::values::limits::{
 use crate::values::mode::Mode;
 use crate::values::time::{BootTime, Now, ahead_us};
 use crate::values::token::Token;
+
+/// The number of tokens that a node may issue for one key while its answer counts, if its tokens are ahead of its clock,
+/// so that each grant adds one. It covers 20 000 grants of one key a second. It is so small that the tokens of two nodes
+/// that import slots from each other grow more slowly than their clocks, although each answer adds it.
+const TOKENS_MEANWHILE: u64 = 4_000;
 
 /// The highest token of each stripe (a group of keys), in `last`: no key of the stripe ever had a larger one, whether
 /// it was issued here or elsewhere. Also the ceiling, above which no token is issued. The ceiling is on the disk before
@@ -37,6 +44,7 @@ pub struct Tokens {
     /// have one.
     demanded: u64,
     stripes: StripeCeilings,
+    told: Told,
 }
 
 impl Tokens {
@@ -61,6 +69,7 @@ impl Tokens {
             issued: 0,
             demanded: 0,
             stripes: StripeCeilings::new(apart_max),
+            told: Told::default(),
         }
     }
 
@@ -75,8 +84,7 @@ impl Tokens {
         self.stripes.restore(ceilings);
     }
 
-    /// Notes, on a replica, the ceilings of single stripes (groups of keys): the master may have issued tokens up to
-    /// these.
+    /// Notes the ceilings of another node's single stripes (groups of keys): it may have issued tokens up to these.
     pub fn observe_stripes(&mut self, ceilings: &[StripeCeiling]) {
         for &StripeCeiling { stripe, ceiling } in ceilings {
             if let Some(token) = Token::new(ceiling.min(TOKEN_LIMIT - 1))
@@ -141,6 +149,51 @@ impl Tokens {
         let (stripes, _) = self.stripes.wanted();
         let within_reach = stripes.iter().map(|stripe| stripe.ceiling).filter(|&ceiling| ceiling <= reach);
         (within_reach.max().unwrap_or(0), stripes)
+    }
+
+    /// Tells another node, to which slots move, which tokens may be issued until `until`, while it relies on that: up to
+    /// a bound for any key, and up to these ceilings in single stripes (groups of keys). Until then
+    /// [`Tokens::ensure_told`] refuses larger ones.
+    pub fn tell(&mut self, now: Now, skew_ms: u32, until: BootTime) -> (u64, Vec<StripeCeiling>) {
+        let (highest, mut stripes) = self.highest();
+        let by_clock = ahead_us(now.wall_us, skew_ms) + until.us_since(now.boot);
+        let highest = highest.max(by_clock) + TOKENS_MEANWHILE;
+        stripes.iter_mut().for_each(|stripe| stripe.ceiling += TOKENS_MEANWHILE);
+        self.told.tell(highest, &stripes, now.boot, until);
+        (highest, stripes)
+    }
+
+    /// Refuses a grant of `key` that would get a larger token than another node was told. That node may be about to
+    /// grant the same key.
+    pub fn ensure_told(&self, key: &[u8], now: BootTime) -> Result<(), Refusal> {
+        let stripe = self.stripe(key);
+        match self.told.is_above_until(stripe, self.last[stripe as usize] + 1, now) {
+            Some(until) => Err(Refusal::SlotGuarded { left_ms: until.ms_since_rounded_up(now).max(1) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the highest token of any key, and the highest tokens of the stripes (groups of keys) that have a ceiling
+    /// of their own, which may be larger.
+    fn highest(&self) -> (u64, Vec<StripeCeiling>) {
+        let (mut apart, _) = self.stripes.wanted();
+        let (mut highest, mut rest) = (0, &self.last[..]);
+        for ceiling in apart.iter_mut().rev() {
+            let (before, from) = rest.split_at(ceiling.stripe as usize);
+            ceiling.ceiling = from[0];
+            highest = from[1..].iter().copied().fold(highest, u64::max);
+            rest = before;
+        }
+        (rest.iter().copied().fold(highest, u64::max), apart)
+    }
+
+    /// Notes the tokens that another node may have issued: up to `highest` for any key, and up to these ceilings in
+    /// single stripes (groups of keys).
+    pub fn pass(&mut self, highest: u64, stripes: &[StripeCeiling]) {
+        if highest > self.floor {
+            self.raise_floor(highest);
+        }
+        self.observe_stripes(stripes);
     }
 
     /// Returns the number of the last change in the ceilings of single stripes (groups of keys).

@@ -8,5 +8,6 @@ mod keeping_alive;
 mod not_now;
 mod passing_on;
 mod slot_comes_back;
+mod slot_moves;
 mod turns;
 mod watchers;

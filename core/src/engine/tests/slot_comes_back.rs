@@ -10,6 +10,7 @@ use crate::guard::sources::ServerId;
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::node::Node;
+use crate::node::cluster::SourceAnswer;
 use crate::request::{Acquire, Note};
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
@@ -217,7 +218,8 @@ impl Cluster {
             Event::OtherAnswers => {
                 let Some(asked) = self.question.take() else { return false };
                 let forgotten_ms = if self.is_other_guarded { TTL_MS as u32 } else { 0 };
-                self.node.on_source_answer(OTHER, asked, forgotten_ms, self.now().boot);
+                let answer = SourceAnswer { forgotten_ms, exported: SlotSet::default(), highest: 0, stripes: vec![] };
+                self.node.on_source_answer(OTHER, asked, answer, self.now().boot);
             }
             _ => return false,
         }
