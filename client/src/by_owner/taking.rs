@@ -1,6 +1,5 @@
 //! Acquires a lock for an owner.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 const AGAIN_MOST: Duration = Duration::from_secs(1);
 
 /// The time for which a request without a wait searches the nodes for a lock of its owner while they disagree, counted from the
-/// request's arrival.
+/// request's arrival. A request with a wait ends that much earlier to search them, but waits for at least half of its time.
 const LOOKED_FOR: Duration = Duration::from_millis(200);
 
 /// The parameters of an acquisition.
@@ -121,6 +120,15 @@ async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Res
 
 impl OneRequest<'_> {
     async fn run(&self, slot: &Slot) -> Result<Granted, Error> {
+        tokio::select! {
+            biased;
+            () = slot.gives_up.notified() => Err(given_up()),
+            () = self.this.nodes().closed() => Err(Error::closed()),
+            granted = self.granted(slot) => granted,
+        }
+    }
+
+    async fn granted(&self, slot: &Slot) -> Result<Granted, Error> {
         if let Some(granted) = self.again(slot).await? {
             return Ok(granted);
         }
@@ -133,45 +141,53 @@ impl OneRequest<'_> {
             class: self.this.client.options().counted_as(),
             ticket: self.came.ticket,
         };
-        let mut again = true;
+        let mut pause = AGAIN;
         loop {
-            let error = match self.attempt(slot, &sought).await? {
+            let error = match self.attempt(&sought).await {
                 Ok(taken) => return self.keep(slot, taken).await,
                 Err(error) => error,
             };
-            match error.kind() {
-                // An attempt of another process, or of a process that has ended, holds the lock.
-                ErrorKind::Owned if self.take.retry && again => {
-                    if let Some(granted) = self.take_up(slot).await? {
-                        return Ok(granted);
-                    }
-                    // Grants of that attempt on single nodes would exclude its own owner, so they are released.
-                    finding::free(self.this, self.id, None, self.checked).await?;
-                    again = false;
-                }
-                _ => return Err(error),
+            // Another process of this owner may have got the lock meanwhile.
+            let is_own = error.kind() == ErrorKind::Owned || error.in_the_way() == Some(ErrorKind::Owned);
+            if !self.take.retry || !(is_own || error.kind() == ErrorKind::TimedOut) {
+                return Err(error);
             }
+            if let Some(granted) = self.take_up(slot, is_own).await? {
+                return Ok(granted);
+            }
+            match self.left() {
+                _ if !is_own => return Err(error),
+                Duration::ZERO => return Err(changes_meet()),
+                left => self.pause(pause.min(left)).await,
+            }
+            pause = (pause * 2).min(AGAIN_MOST);
         }
     }
 
-    /// Tries once to take the lock, waiting for it as long as the request allows. The outer error ends the whole request:
-    /// the client was closed.
-    async fn attempt(&self, slot: &Slot, sought: &Sought) -> Result<Result<Taken, Error>, Error> {
-        let taking = async {
-            let (nodes, wait) = (self.this.nodes(), self.take.wait);
-            if wait.is_zero() {
-                return locking::try_lock(nodes, sought, self.checked).await;
-            }
-            let _counted = self.this.waiting.begin();
-            let left = wait.saturating_sub(clock::since(self.came.at));
-            locking::lock(nodes, self.this.client.turns(), sought, Some(left), self.checked).await
-        };
-        tokio::select! {
-            biased;
-            () = slot.gives_up.notified() => Ok(Err(given_up())),
-            () = self.this.nodes().closed() => Err(Error::closed()),
-            taken = taking => Ok(taken),
+    /// Returns the time that is left for searching the nodes for a lock of this owner.
+    fn left(&self) -> Duration {
+        let limit = if self.take.wait.is_zero() { LOOKED_FOR } else { self.take.wait };
+        limit.saturating_sub(clock::since(self.came.at))
+    }
+
+    /// Pauses, and waits for nodes if too few can be asked.
+    async fn pause(&self, pause: Duration) {
+        let _counted = self.this.waiting.begin();
+        sleep(pause).await;
+        let _ = timeout(self.left(), self.this.nodes().wait_for_majority(&self.id.key)).await;
+    }
+
+    /// Tries once to take the lock, waiting for it as long as the request allows.
+    async fn attempt(&self, sought: &Sought) -> Result<Taken, Error> {
+        let nodes = self.this.nodes();
+        if self.take.wait.is_zero() {
+            return locking::try_lock(nodes, sought, self.checked).await;
         }
+        let _counted = self.this.waiting.begin();
+        // A retry ends with a search for a lock that another process of this owner got meanwhile.
+        let left = self.left();
+        let wait = if self.take.retry { left - LOOKED_FOR.min(left / 2) } else { left };
+        locking::lock(nodes, self.this.client.turns(), sought, Some(wait), self.checked).await
     }
 
     /// Returns the lock that this owner already holds, if the request is a retry.
@@ -188,21 +204,24 @@ impl OneRequest<'_> {
         }
         drop(held);
         // The nodes let an owner in twice if it shares the lock, so its earlier grant would go unnoticed.
-        if self.take.retry && self.take.wanted != Wanted::Exclusive { self.take_up(slot).await } else { Ok(None) }
+        if self.take.retry && self.take.wanted != Wanted::Exclusive {
+            self.take_up(slot, false).await
+        } else {
+            Ok(None)
+        }
     }
 
-    /// Searches the nodes for the lock, and continues it. The nodes disagree while another attempt is being released,
+    /// Searches the nodes for the lock, and continues it. With `joins`, also continues an attempt that only a minority of
+    /// the nodes has granted. That is never released: it may belong to a process that is about to get the others. The nodes disagree while another attempt is being released,
     /// or adopted by a third process, so the search is repeated for a short time. A request with a wait repeats it
     /// until its limit, also if too few nodes answer.
-    async fn take_up(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
+    async fn take_up(&self, slot: &Slot, joins: bool) -> Result<Option<Granted>, Error> {
         let (nodes, wait) = (self.this.nodes(), self.take.wait);
-        let limit = if wait.is_zero() { LOOKED_FOR } else { wait };
-        let left = || limit.saturating_sub(clock::since(self.came.at));
-        let by = (!wait.is_zero()).then(|| Instant::now() + left() + LAST_TRY);
-        let mut gives_up = pin!(slot.gives_up.notified());
+        let last_try = (wait + LAST_TRY).saturating_sub(clock::since(self.came.at));
+        let by = (!wait.is_zero()).then(|| Instant::now() + last_try);
         let mut pause = AGAIN;
         loop {
-            let error = match within(by, Box::pin(self.find_held(slot))).await {
+            let error = match within(by, Box::pin(self.find_held(slot, joins))).await {
                 Some(Err(error)) if error.kind() == ErrorKind::NoQuorum && !error.is_lasting() => error,
                 Some(looked) => return looked,
                 None => {
@@ -210,32 +229,28 @@ impl OneRequest<'_> {
                     Error::new(ErrorKind::NoQuorum, text)
                 }
             };
-            if left().is_zero() && !wait.is_zero() {
+            let left = self.left();
+            if left.is_zero() && !wait.is_zero() {
                 return Err(limit::timed_out(nodes, &self.id.key, error, self.checked.given, Instant::now()).await);
             }
             // The request has to be repeated in the next version of the set.
-            if left().is_zero() || nodes.is_superseded() {
+            if left.is_zero() || nodes.is_superseded() {
                 return Err(error);
             }
-            let _counted = self.this.waiting.begin();
-            let asks_again = async {
-                sleep(pause.min(left())).await;
-                let _ = timeout(left(), nodes.wait_for_majority(&self.id.key)).await;
-            };
-            tokio::select! {
-                biased;
-                () = &mut gives_up => return Err(given_up()),
-                () = nodes.closed() => return Err(Error::closed()),
-                () = asks_again => pause = (pause * 2).min(AGAIN_MOST),
-            }
+            self.pause(pause.min(left)).await;
+            pause = (pause * 2).min(AGAIN_MOST);
         }
     }
 
-    /// Searches the nodes once for a lock that the owner already holds.
-    async fn find_held(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
+    /// Searches the nodes once for a lock that the owner already holds, or joins an attempt of the owner.
+    async fn find_held(&self, slot: &Slot, joins: bool) -> Result<Option<Granted>, Error> {
         let mut held = slot.held.lock().await;
         if held.is_none() {
             *held = finding::find(self.this, self.id, self.checked).await?;
+        }
+        if held.is_none() && joins {
+            let is_asked = |mode| is_same(mode, self.take.wanted);
+            *held = finding::join(self.this, self.id, is_asked, self.checked).await?;
         }
         match &mut *held {
             Some(holding) => self.extended(holding).await,

@@ -5,7 +5,8 @@ use palisade_client::by_owner::{Take, Wanted};
 
 use crate::by_owner::{TTL, patient, process, take, takes};
 use crate::fixture::{Nodes, ms, until};
-use crate::proxy::Proxy;
+use crate::harness::text;
+use crate::proxy::{Proxy, proxied};
 
 /// A process acquired the lock and was suspended, and another one continues it. When the first resumes, its lease is
 /// over. Neither that nor a late release of an attempt takes the lock from its owner.
@@ -45,6 +46,65 @@ async fn a_lock_is_found_beside_a_grant_that_is_left_over() {
         let token = takes(&first, take.clone()).await.token;
         assert_eq!(takes(&other, take).await.token, token, "{n}");
     }
+}
+
+/// Another attempt of the owner has the lock on a minority of the nodes. Its process may be alive and about to get the
+/// others, so a repeated request must not take that grant away: it joins the attempt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_request_joins_an_attempt_of_its_owner() {
+    let nodes = Nodes::start(3);
+    let locks = process(&nodes).await;
+    let attempt = "me#0123456789abcdef";
+    let first = nodes.0[0].client().say(&format!("LOCK.ACQUIRE k {attempt} 60000")).as_int();
+    nodes.0[1].client().say("LOCK.ACQUIRE k you 60000");
+    let granted = takes(&locks, Take { retry: true, ..take("me") }).await;
+    assert!(granted.token >= first as u64);
+    let owner = |node: usize| nodes.0[node].client().say("LOCK.INFO k").field("owner");
+    assert_eq!((owner(0), owner(1), owner(2)), (text(attempt), text("you"), text(attempt)));
+    // The attempt's own process gives it up late.
+    nodes.say(&format!("LOCK.RELEASE k {attempt}"));
+    assert!(locks.check(b"k", granted.token).await.unwrap().is_some());
+}
+
+/// As before, but too few nodes answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_request_leaves_an_attempt_alone_that_it_cannot_join() {
+    let mut nodes = Nodes::start(3);
+    let locks = process(&nodes).await;
+    nodes.0[0].client().say("LOCK.ACQUIRE k me#0123456789abcdef 60000");
+    nodes.0[1].client().say("LOCK.ACQUIRE k you 60000");
+    nodes.0[2].kill();
+    for wait in [ms(0), ms(300)] {
+        let error = locks.take(Take { retry: true, wait, ..take("me") }).await.unwrap_err();
+        assert!([ErrorKind::NoQuorum, ErrorKind::TimedOut].contains(&error.kind()), "{error}");
+    }
+    assert_eq!(nodes.0[0].client().say("LOCK.INFO k").field("owner"), text("me#0123456789abcdef"));
+}
+
+/// Two processes of one owner wait for the lock. One gets it. The other, some way from the nodes, finds that when its wait is
+/// over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_ends_with_the_lock_that_its_owner_got_by_another_process() {
+    let nodes = Nodes::start(3);
+    let first = process(&nodes).await;
+    let (proxies, client) = proxied(&nodes).await;
+    proxies.iter().for_each(|proxy| proxy.delay(ms(15)));
+    let other = client.by_owner();
+    nodes.say("LOCK.ACQUIRE k you 60000");
+    let waits = |wait| Take { retry: true, wait, ..take("me") };
+    let waiters = async |count: u64| {
+        until("they wait", async || nodes.0.iter().all(|node| node.info("waiters") == count)).await;
+    };
+    let freed = async {
+        waiters(2).await;
+        nodes.say("LOCK.RELEASE k you");
+    };
+    let late = async {
+        waiters(1).await;
+        takes(&other, waits(ms(1_000))).await
+    };
+    let (granted, found, ()) = tokio::join!(takes(&first, waits(TTL)), late, freed);
+    assert_eq!(found.token, granted.token);
 }
 
 /// While another attempt of the owner is being released or adopted, the nodes disagree for a moment. A waiting request

@@ -163,7 +163,7 @@ impl Tokens {
         (highest, stripes)
     }
 
-    /// Refuses a grant of `key` that would get a larger token than another node was told. That node may be about to
+    /// Refuses a grant of `key` that would get a larger token than this node has told another one, which may be about to
     /// grant the same key.
     pub fn ensure_told(&self, key: &[u8], now: BootTime) -> Result<(), Refusal> {
         let stripe = self.stripe(key);

@@ -33,7 +33,7 @@ impl Answer {
 pub(super) struct Told(VecDeque<Answer>);
 
 impl Told {
-    /// Notes that at `now` another node was told these bounds, and relies on them until `until`.
+    /// Notes that this node tells another one these bounds at `now`. That node relies on them until `until`.
     pub(super) fn tell(&mut self, highest: u64, stripes: &[StripeCeiling], now: BootTime, until: BootTime) {
         self.0.retain(|answer| now <= answer.until);
         match self.0.back_mut().filter(|last| now <= last.since.plus_ms(TOGETHER_MS)) {

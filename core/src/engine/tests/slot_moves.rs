@@ -62,7 +62,7 @@ enum Event {
     Hears,
     /// The source gains another slot, so its tokens jump ahead of its clock.
     Jumps,
-    /// So many milliseconds pass.
+    /// This number of milliseconds passes.
     Waits(u64),
 }
 
