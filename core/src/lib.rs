@@ -134,3 +134,4 @@ pub use rules::wait::{Waited, wait};
 pub use rules::watch::Watched;
 pub use tokens::Tokens;
 pub use tokens::stripe_ceilings::{StripeCeiling, stripes_from_text, stripes_to_text};
+pub use tokens::told::TokenBounds;

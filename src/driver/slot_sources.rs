@@ -6,9 +6,9 @@
 
 use std::cell::Cell;
 
-use palisade_core::{BootTime, ServerId, SlotSet, SourceAnswer, StripeCeiling};
+use palisade_core::{BootTime, ServerId, SlotSet, SourceAnswer, StripeCeiling, TokenBounds};
 
-use crate::durability::incarnation;
+use crate::durability::{incarnation, promotion};
 use crate::ffi::{Context, Message, is_poisoned, send, warn};
 use crate::{clock, state};
 
@@ -52,9 +52,9 @@ pub fn answer(ctx: Context<'_>, from: &ServerId, question: &[u8]) {
 
 /// Builds the message with the answer to the question of the time `asked`.
 fn message(asked: u64, answer: &SourceAnswer) -> Vec<u8> {
-    let stripes = answer.stripes.iter().flat_map(|stripe| [stripe.stripe.into(), stripe.ceiling]);
+    let stripes = answer.tokens.stripes.iter().flat_map(|stripe| [stripe.stripe.into(), stripe.ceiling]);
     let exported = answer.exported.bits().iter().copied();
-    let numbers = [asked, answer.forgotten_ms.into(), answer.highest].into_iter().chain(exported).chain(stripes);
+    let numbers = [asked, answer.forgotten_ms.into(), answer.tokens.highest].into_iter().chain(exported).chain(stripes);
     MARK.into_iter().chain(numbers.flat_map(u64::to_le_bytes)).collect()
 }
 
@@ -68,22 +68,33 @@ fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
     let stripes = stripes.iter().map(stripe).collect::<Option<_>>()?;
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
     let exported = SlotSet::from_bits(exported)?;
-    rest.is_empty().then_some((asked, SourceAnswer { forgotten_ms, exported, highest, stripes }))
+    rest.is_empty()
+        .then_some((asked, SourceAnswer { forgotten_ms, exported, tokens: TokenBounds { highest, stripes } }))
 }
 
 /// Takes the answer of the server `from`.
 pub fn on_answer(from: &ServerId, answer: &[u8]) {
     let Some((asked, answer)) = parse(answer) else { return };
     let (asked, now) = (BootTime::from_us(asked), clock::now());
-    let (guarded, open) = state::with(|node| node.on_source_answer(*from, asked, answer, now.boot));
+    let (guarded, open, is_raised) = state::with(|node| {
+        let floor = node.tokens().floor();
+        let (guarded, open) = node.on_source_answer(*from, asked, answer, now.boot);
+        (guarded, open, node.tokens().floor() > floor.max(node.tokens().ceiling()))
+    });
     if guarded > 0 {
         warn(&format!(
             "{guarded} slots of the cluster came from a server that may have forgotten locks in them: nothing is granted \
              there while somebody may hold one. LOCK.GUARD LIFT ends that if you know that nobody does"
         ));
+    }
+    // A later incarnation does not ask again, so it must begin above the tokens of that server.
+    if guarded > 0 || is_raised {
         incarnation::save_at_once(now);
     } else if open > 0 {
         incarnation::save(now);
+    }
+    if guarded + open > 0 {
+        promotion::send_soon();
     }
 }
 
@@ -102,7 +113,7 @@ mod tests {
         let stripes = vec![StripeCeiling { stripe: 3, ceiling: u64::MAX }];
         let mut exported = SlotSet::default();
         exported.insert(64..=64);
-        let answer = SourceAnswer { forgotten_ms: 9, exported, highest: 11, stripes };
+        let answer = SourceAnswer { forgotten_ms: 9, exported, tokens: TokenBounds { highest: 11, stripes } };
         let bytes = message(7, &answer);
         let numbers = numbers(&bytes).unwrap();
         assert_eq!((&numbers[..5], numbers.len()), (&[7, 9, 11, 0, 1][..], 3 + SlotSet::WORDS + 2));

@@ -363,6 +363,11 @@ impl Slots {
         self.0.as_ref().is_some_and(|known| !known.exported.is_empty() && known.exported.contains_key(&slot_of(name)))
     }
 
+    /// Returns the last answer of the node from which the slot of `name` is imported; `None` if it is not imported.
+    pub(crate) fn source_answer(&self, name: &[u8], now: BootTime) -> Option<&Answer> {
+        self.0.as_ref()?.source(slot_of(name), now).ok().flatten()
+    }
+
     /// Returns the slots that move key by key to the node `to`.
     pub fn exported_to(&self, to: &ServerId) -> SlotSet {
         let mut slots = SlotSet::default();

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::guard::slot_set::SlotSet;
+use crate::tokens::told::TokenBounds;
 use crate::values::time::BootTime;
 
 /// The name that the cluster gives to a server.
@@ -34,6 +35,8 @@ pub struct Answer {
     pub until: BootTime,
     /// The slots that it exports key by key to this node.
     pub exported: SlotSet,
+    /// The bounds of its tokens while the answer counts.
+    pub tokens: TokenBounds,
 }
 
 /// A node from which slots come.
@@ -91,7 +94,7 @@ mod tests {
     const FROM: ServerId = [b'a'; 40];
 
     fn answer(asked: BootTime, until: BootTime) -> Answer {
-        Answer { asked, until, exported: SlotSet::default() }
+        Answer { asked, until, exported: SlotSet::default(), tokens: TokenBounds::default() }
     }
 
     fn forgot_until(sources: &Sources, since: BootTime, now: BootTime) -> Option<BootTime> {

@@ -9,7 +9,8 @@ use crate::guard::slot_set::SlotSet;
 use crate::guard::slots::{Gained, Moves};
 use crate::guard::sources::{Answer, FRESH_MS, ServerId};
 use crate::node::Node;
-use crate::tokens::stripe_ceilings::StripeCeiling;
+use crate::tokens::told::TokenBounds;
+use crate::values::limits::{FENCE_SPAN_US, FLOOR_MAX};
 use crate::values::time::{BootTime, Now};
 
 /// The answer of a node from which slots come.
@@ -20,11 +21,13 @@ pub struct SourceAnswer {
     pub forgotten_ms: u32,
     /// The slots that the node exports key by key to the one that asked.
     pub exported: SlotSet,
-    /// The highest token that the node may issue while its answer counts.
-    pub highest: u64,
-    /// The stripes (groups of keys) whose tokens may be larger.
-    pub stripes: Vec<StripeCeiling>,
+    /// The bounds of the tokens with which the node grants locks in these slots while its answer counts.
+    pub tokens: TokenBounds,
 }
+
+/// The largest bound of tokens that is believed: what operators and clients can raise tokens to, and as much again. A
+/// larger one could only come from a faulty node, and would use up the tokens.
+const BELIEVED_MAX: u64 = FLOOR_MAX + 2 * FENCE_SPAN_US;
 
 impl Node {
     /// Notes that the node is part of a cluster. The locks of the slots that it serves already were loaded at its
@@ -78,8 +81,8 @@ impl Node {
         self.slots.ask_sources(now)
     }
 
-    /// Takes the `answer` of the node `from` to the question of the time `asked`. Later tokens are larger than those that
-    /// it may have issued. Returns the number of slots that are guarded because of it, and of those that are now open.
+    /// Takes the `answer` of the node `from` to the question of the time `asked`. If slots have come from there for good,
+    /// later tokens are larger than those of that node. Returns the number of slots that are guarded because of it, and of those that are now open.
     pub fn on_source_answer(
         &mut self,
         from: ServerId,
@@ -87,13 +90,18 @@ impl Node {
         answer: SourceAnswer,
         now: BootTime,
     ) -> (usize, usize) {
-        let SourceAnswer { forgotten_ms, exported, highest, stripes } = answer;
+        let SourceAnswer { forgotten_ms, exported, tokens } = answer;
+        if tokens.largest() > BELIEVED_MAX {
+            return (0, 0);
+        }
         // The other node's clock may be slower than this one's.
         let until = if forgotten_ms == 0 { BootTime::default() } else { now.plus_ms(guard_ms(forgotten_ms, 0)) };
-        let answer = Answer { asked, until, exported };
-        let Some(slots) = self.slots.on_source_answer(from, answer, now) else { return (0, 0) };
-        self.tokens.pass(highest, &stripes);
-        slots
+        let answer = Answer { asked, until, exported, tokens: tokens.clone() };
+        let (guarded, open) = self.slots.on_source_answer(from, answer, now).unwrap_or_default();
+        if guarded + open > 0 {
+            self.tokens.pass(&tokens);
+        }
+        (guarded, open)
     }
 
     /// Returns the answer of this node to the node `to`, to which its slots move. `None` if it does not know which grants
@@ -104,9 +112,8 @@ impl Node {
         }
         // The other node's clock may be slower than this one's.
         let until = now.boot.plus_ms(guard_ms(FRESH_MS, 0));
-        let (highest, stripes) = self.tokens.tell(now, self.skew_ms, until);
-        let (forgotten_ms, exported) = (self.forgotten_ms(now.boot), self.slots.exported_to(to));
-        Some(SourceAnswer { forgotten_ms, exported, highest, stripes })
+        let tokens = self.tokens.tell(now, self.skew_ms, until);
+        Some(SourceAnswer { forgotten_ms: self.forgotten_ms(now.boot), exported: self.slots.exported_to(to), tokens })
     }
 
     /// Returns the longest time, in milliseconds, for which a grant that this node has forgotten may still last; 0 if
@@ -143,15 +150,20 @@ impl Node {
 mod tests {
     use super::*;
     use crate::fixture::token;
-    use crate::guard::slot_set::CLUSTER_SLOTS;
+    use crate::guard::slot_set::{CLUSTER_SLOTS, slot_of};
     use crate::refusal::Refusal;
-    use crate::values::mode::Mode;
+    use crate::values::key::Key;
     use crate::values::token::Token;
 
     /// The lead of the second node's clock, in microseconds.
     const AHEAD_US: u64 = 2_000_000;
 
-    /// Two nodes of a cluster. Each imports slots from the other.
+    const NAME: ServerId = [b'o'; 40];
+
+    /// A key in a slot of each node. The other node imports that slot.
+    const KEYS: [&[u8]; 2] = [b"k", b"foo"];
+
+    /// Two nodes of a cluster. Each imports a slot from the other.
     struct Two([Node; 2]);
 
     impl Two {
@@ -168,25 +180,29 @@ mod tests {
             Now::new(BootTime::from_us(us), us + which as u64 * AHEAD_US)
         }
 
-        /// The node reads its slots: half of the cluster's. It imports one of the other half.
+        /// The node reads its slots: half of the cluster's.
         fn looks(&mut self, which: usize, us: u64) {
             let mut owned = SlotSet::default();
             let half = CLUSTER_SLOTS / 2;
             owned.insert(if which == 0 { 0..=half - 1 } else { half..=CLUSTER_SLOTS - 1 });
-            let imported = [(if which == 0 { half } else { 0 }, Some([b'o'; 40]))].into();
-            self.0[which].update_slots(&owned, Moves { imported, ..Moves::default() }, Self::now(which, us));
+            let imported = [(slot_of(KEYS[1 - which]), Some(NAME))].into();
+            let exported = [(slot_of(KEYS[which]), NAME)].into();
+            self.0[which].update_slots(&owned, Moves { imported, exported }, Self::now(which, us));
         }
 
         /// The node asks the other one, and hears its answer.
         fn asks(&mut self, which: usize, us: u64) {
             let boot = BootTime::from_us(us);
             assert_eq!(self.0[which].ask_sources(boot).len(), 1);
-            let answer = self.0[1 - which].source_answer(&[b'o'; 40], Self::now(1 - which, us)).unwrap();
-            self.0[which].on_source_answer([b'o'; 40], boot, answer, boot);
+            let answer = self.0[1 - which].source_answer(&NAME, Self::now(1 - which, us)).unwrap();
+            self.0[which].on_source_answer(NAME, boot, answer, boot);
         }
 
-        fn issues(&mut self, which: usize, us: u64) -> Token {
-            self.0[which].tokens.issue(b"k", None, Self::now(which, us), 0).unwrap()
+        /// The node issues a token for a key of node `of`.
+        fn issues(&mut self, which: usize, of: usize, us: u64) -> Result<u64, Refusal> {
+            let (node, now) = (&mut self.0[which], Self::now(which, us));
+            node.prepare_token(Key { db: 0, name: KEYS[of] }, None, now)?;
+            node.tokens.issue(KEYS[of], None, now, 0).map(Token::get)
         }
     }
 
@@ -194,44 +210,65 @@ mod tests {
     fn a_long_import_issues_larger_tokens_than_the_source() {
         let mut nodes = Two::new();
         let long_after_us = 60_000_000;
-        nodes.issues(1, long_after_us);
+        nodes.issues(1, 1, long_after_us).unwrap();
         nodes.asks(0, long_after_us);
         // The source may issue tokens after its answer, and give the lock back before the answer is old.
         let last_us = long_after_us + u64::from(FRESH_MS) * 1_000;
-        let there = nodes.issues(1, last_us);
-        assert!(nodes.issues(0, last_us) > there);
-        // Its tokens may be ahead of its clock, so that each adds one.
+        let there = nodes.issues(1, 1, last_us).unwrap();
+        assert!(nodes.issues(0, 1, last_us).unwrap() > there);
+        // Its tokens may be ahead of its clock, so that each adds one, until it has issued as many as it told.
         nodes.0[1].raise_floor(long_after_us + 10 * AHEAD_US);
-        nodes.asks(0, last_us);
-        let there = (0..1_000).map(|_| nodes.issues(1, last_us)).last().unwrap();
-        assert!(nodes.issues(0, last_us) > there);
+        nodes.asks(0, last_us + 10_001);
+        let issued: Vec<_> = (0..2_000).map_while(|_| nodes.issues(1, 1, last_us + 10_001).ok()).collect();
+        assert!((1_000..2_000).contains(&issued.len()), "{} until it is refused", issued.len());
+        assert!(nodes.issues(0, 1, last_us + 10_001).unwrap() > issued[issued.len() - 1]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_forward_issues_nothing_above_the_answer() {
+        let mut nodes = Two::new();
+        nodes.asks(0, 60_000_000);
+        let later = Now::new(BootTime::from_us(60_000_001), 70_000_000);
+        let key = Key { db: 0, name: KEYS[1] };
+        assert!(matches!(nodes.0[1].prepare_token(key, None, later), Err(Refusal::SlotGuarded { left_ms: 202 })));
+        assert_eq!(nodes.0[1].prepare_token(Key { db: 0, name: b"bar" }, None, later), Ok(()), "its slot stays");
     }
 
     #[test]
     fn tokens_far_ahead_go_along_with_their_keys_alone() {
         let mut nodes = Two::new();
-        let (now, far) = (Two::now(1, 60_000_000), token(1 << 50));
-        nodes.0[1].tokens.set_ceiling(now.wall_us);
-        assert_eq!(nodes.0[1].tokens.raise(b"far", Mode::Exclusive, token(1 << 44), now, 0), Err(Refusal::NotYet));
-        nodes.0[1].tokens.observe(b"k", far);
-        nodes.asks(0, 60_000_000);
-        let here = &mut nodes.0[0].tokens;
-        assert!(here.issue(b"k", None, now, 0).unwrap() > far);
-        assert!(here.issue(b"other", None, now, 0).unwrap() < token(now.wall_us + 2 * AHEAD_US));
+        let (us, far) = (60_000_000, token(1 << 44));
+        nodes.0[1].tokens.set_ceiling(us);
+        nodes.0[1].tokens.observe(KEYS[1], far);
+        let answer = nodes.0[1].source_answer(&NAME, Two::now(1, us)).unwrap();
+        nodes.asks(0, us);
+        assert!(nodes.issues(0, 1, us).unwrap() > far.get());
+        // The slot has come for good.
+        let node = &mut Two::new().0[0];
+        node.tokens.pass(&answer.tokens);
+        assert!(node.tokens.issue(KEYS[1], None, Two::now(0, us), 0).unwrap() > far);
+        assert!(node.tokens.issue(b"other", None, Two::now(0, us), 0).unwrap().get() < us + 3 * AHEAD_US);
+        // A bound that only a faulty node has is not believed.
+        let tokens = TokenBounds { highest: u64::MAX, stripes: vec![] };
+        let boot = BootTime::from_us(us + 10_001);
+        nodes.0[0].ask_sources(boot);
+        nodes.0[0].on_source_answer(NAME, boot, SourceAnswer { tokens, ..answer }, boot);
+        assert!(nodes.issues(0, 1, us + 200_001).unwrap() < 1 << 50);
     }
 
     #[test]
-    fn nodes_that_import_from_each_other_do_not_run_ahead_of_their_clocks() {
+    fn nodes_that_import_from_each_other_grant_and_do_not_run_ahead_of_their_clocks() {
         let mut nodes = Two::new();
-        let minute_us = 60_000_000;
-        for us in (0..minute_us).step_by(10_000) {
+        let (minute_us, mut last) = (60_000_000, 0);
+        for us in (20_000_000..minute_us).step_by(10_000) {
             for which in 0..2 {
                 nodes.asks(which, us);
-                nodes.issues(which, us);
+                nodes.issues(which, which, us).unwrap();
+                last = nodes.issues(which, 1 - which, us).unwrap();
             }
         }
-        let ahead = nodes.issues(0, minute_us).get() - Two::now(1, minute_us).wall_us;
         let by_clock = u64::from(nodes.0[0].skew_ms + FRESH_MS + 10) * 1_000;
+        let ahead = last - Two::now(1, minute_us).wall_us;
         assert!(ahead < by_clock, "{ahead} us ahead of the faster clock");
     }
 }

@@ -40,7 +40,8 @@ use crate::values::limits::{
     MAX_WAITERS_DEFAULT, MAX_WAITING_BYTES_DEFAULT,
 };
 use crate::values::prefixes::KeyPrefixes;
-use crate::values::time::BootTime;
+use crate::values::time::{BootTime, Now};
+use crate::values::token::Token;
 
 /// An operator's settings that the rules need, read from the server's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,10 +307,25 @@ impl Node {
     ) -> Result<(), Refusal> {
         self.guard.ensure_open(now)?;
         self.slots.ensure_open(key.name, now)?;
-        if self.slots.exports(key.name) {
-            self.tokens.ensure_told(key.name, now)?;
-        }
         if is_open { self.evicted.ensure_open(key, owner, now) } else { Ok(()) }
+    }
+
+    /// Prepares the tokens of `key` for a grant with this proposal, if the key's slot moves to another node or comes from
+    /// one. Refuses the grant if its token would be larger than that other node believes.
+    #[inline(always)]
+    pub(crate) fn prepare_token(&mut self, key: Key<'_>, proposal: Option<Token>, now: Now) -> Result<(), Refusal> {
+        if self.slots.is_in_cluster() { self.prepare_token_in_cluster(key, proposal, now) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn prepare_token_in_cluster(&mut self, key: Key<'_>, proposal: Option<Token>, now: Now) -> Result<(), Refusal> {
+        if self.slots.exports(key.name) {
+            self.tokens.ensure_told(key.name, proposal.map_or(now.wall_us, Token::get), now.boot)?;
+        }
+        if let Some(answer) = self.slots.source_answer(key.name, now.boot) {
+            self.tokens.pass_for(key.name, &answer.tokens);
+        }
+        Ok(())
     }
 
     /// Refuses to promise anything about a grant of which the node is not sure. Such a grant came from outside

@@ -39,6 +39,7 @@ pub fn convert(
         {
             // While the node is guarded, readers that it has forgotten may still read.
             node.ensure_may_grant(key, ask.owner, false, now.boot)?;
+            node.prepare_token(key, None, now)?;
             let token = node.tokens.issue(key.name, None, now, node.skew_ms)?;
             // Grants of others whose leases are over, but which were not removed yet, end here.
             node.counters.expiries += lock.len() as u64 - 1;

@@ -34,6 +34,7 @@ pub(crate) fn grant(
     node: &mut Node,
     now: Now,
 ) -> Result<Given, Refusal> {
+    node.prepare_token(key, ask.fence, now)?;
     let Some(holders) = holders else {
         let past = match mode {
             Mode::Exclusive => Past::default(),

@@ -6,13 +6,13 @@
 //! locked. A grant's token is above all earlier ones of its stripe, except among readers and among permits.
 
 pub mod stripe_ceilings;
-mod told;
+pub mod told;
 
 use std::collections::BTreeMap;
 
 use crate::refusal::Refusal;
 use crate::tokens::stripe_ceilings::{StripeCeiling, StripeCeilings};
-use crate::tokens::told::Told;
+use crate::tokens::told::{TokenBounds, Told};
 use crate::values::limits::{
     CEILING_LEAD, CLOCKS_APART_US, FENCE_SPAN_US, ISSUED_LEAD, START_LEAD, STRIPE_CEILINGS_MAX, TOKEN_LIMIT,
     TOKEN_STRIPES,
@@ -21,10 +21,11 @@ use crate::values::mode::Mode;
 use crate::values::time::{BootTime, Now, ahead_us};
 use crate::values::token::Token;
 
-/// The number of tokens that a node may issue for one key while its answer counts, if its tokens are ahead of its clock,
-/// so that each grant adds one. It covers 20 000 grants of one key a second. It is so small that the tokens of two nodes
-/// that import slots from each other grow more slowly than their clocks, although each answer adds it.
-const TOKENS_MEANWHILE: u64 = 4_000;
+/// The number of tokens that a node may issue in one stripe (group of keys) while its answer to another node counts, if its
+/// tokens are ahead of its clock, so that each grant adds one. It covers 5000 grants of one key a second; further ones
+/// are refused for up to 0.2 s. It is so small that the tokens of nodes that import slots from each other grow more
+/// slowly than their clocks, although each answer adds it.
+const TOKENS_MEANWHILE: u64 = 1_000;
 
 /// The highest token of each stripe (a group of keys), in `last`: no key of the stripe ever had a larger one, whether
 /// it was issued here or elsewhere. Also the ceiling, above which no token is issued. The ceiling is on the disk before
@@ -151,49 +152,59 @@ impl Tokens {
         (within_reach.max().unwrap_or(0), stripes)
     }
 
-    /// Tells another node, to which slots move, which tokens may be issued until `until`, while it relies on that: up to
-    /// a bound for any key, and up to these ceilings in single stripes (groups of keys). Until then
-    /// [`Tokens::ensure_told`] refuses larger ones.
-    pub fn tell(&mut self, now: Now, skew_ms: u32, until: BootTime) -> (u64, Vec<StripeCeiling>) {
-        let (highest, mut stripes) = self.highest();
+    /// Tells another node, to which slots move, which tokens may be issued until `until`, while it relies on that. Until
+    /// then [`Tokens::ensure_told`] refuses larger ones.
+    pub fn tell(&mut self, now: Now, skew_ms: u32, until: BootTime) -> TokenBounds {
+        let mut bounds = self.bounds();
         let by_clock = ahead_us(now.wall_us, skew_ms) + until.us_since(now.boot);
-        let highest = highest.max(by_clock) + TOKENS_MEANWHILE;
-        stripes.iter_mut().for_each(|stripe| stripe.ceiling += TOKENS_MEANWHILE);
-        self.told.tell(highest, &stripes, now.boot, until);
-        (highest, stripes)
+        bounds.highest = bounds.highest.max(by_clock) + TOKENS_MEANWHILE;
+        bounds.stripes.iter_mut().for_each(|stripe| stripe.ceiling += TOKENS_MEANWHILE);
+        self.told.tell(&bounds, now.boot, until);
+        bounds
     }
 
-    /// Refuses a grant of `key` that would get a larger token than this node has told another one, which may be about to
-    /// grant the same key.
-    pub fn ensure_told(&self, key: &[u8], now: BootTime) -> Result<(), Refusal> {
+    /// Refuses a grant of `key`, whose slot moves, if the grant's token would be larger than this node has told another
+    /// one, which may be about to grant the same key. The token would be `value`, or the next of the stripe.
+    pub fn ensure_told(&self, key: &[u8], value: u64, now: BootTime) -> Result<(), Refusal> {
         let stripe = self.stripe(key);
-        match self.told.is_above_until(stripe, self.last[stripe as usize] + 1, now) {
+        match self.told.is_above_until(stripe, value.max(self.last[stripe as usize] + 1), now) {
             Some(until) => Err(Refusal::SlotGuarded { left_ms: until.ms_since_rounded_up(now).max(1) }),
             None => Ok(()),
         }
     }
 
-    /// Returns the highest token of any key, and the highest tokens of the stripes (groups of keys) that have a ceiling
-    /// of their own, which may be larger.
-    fn highest(&self) -> (u64, Vec<StripeCeiling>) {
-        let (mut apart, _) = self.stripes.wanted();
+    /// Returns the highest tokens, those of stripes (groups of keys) with a ceiling of their own apart.
+    fn bounds(&self) -> TokenBounds {
+        let (mut stripes, _) = self.stripes.wanted();
         let (mut highest, mut rest) = (0, &self.last[..]);
-        for ceiling in apart.iter_mut().rev() {
-            let (before, from) = rest.split_at(ceiling.stripe as usize);
-            ceiling.ceiling = from[0];
+        for apart in stripes.iter_mut().rev() {
+            let (before, from) = rest.split_at(apart.stripe as usize);
+            apart.ceiling = from[0];
             highest = from[1..].iter().copied().fold(highest, u64::max);
             rest = before;
         }
-        (rest.iter().copied().fold(highest, u64::max), apart)
+        TokenBounds { highest: rest.iter().copied().fold(highest, u64::max), stripes }
     }
 
-    /// Notes the tokens that another node may have issued: up to `highest` for any key, and up to these ceilings in
-    /// single stripes (groups of keys).
-    pub fn pass(&mut self, highest: u64, stripes: &[StripeCeiling]) {
-        if highest > self.floor {
-            self.raise_floor(highest);
+    /// Notes that another node may have issued tokens within `bounds`: every later token is larger. Bounds of single
+    /// stripes (groups of keys) for which there is no room are ignored. Their tokens begin at the clock again.
+    pub fn pass(&mut self, bounds: &TokenBounds) {
+        if bounds.highest > self.floor {
+            self.raise_floor(bounds.highest);
         }
-        self.observe_stripes(stripes);
+        for apart in &bounds.stripes {
+            if !self.stripes.is_full() || apart.ceiling <= self.ceiling {
+                self.observe_stripes(std::slice::from_ref(apart));
+            }
+        }
+    }
+
+    /// Notes that another node may have issued tokens within `bounds` for `key`: the key's later tokens are larger.
+    pub fn pass_for(&mut self, key: &[u8], bounds: &TokenBounds) {
+        let stripe = self.stripe(key);
+        if let Some(token) = Token::new(bounds.of(stripe).min(TOKEN_LIMIT - 1)) {
+            self.set_last(stripe, token, false);
+        }
     }
 
     /// Returns the number of the last change in the ceilings of single stripes (groups of keys).

@@ -1,7 +1,7 @@
 //! The bounds of tokens that this node has told to the nodes to which its slots move.
 //!
 //! Such a node grants the locks that are free here, with larger tokens. It relies on the last answer for a short time. So
-//! until that time is over, this node issues no token above its answer in the slots that move.
+//! until that time is over, this node grants nothing with a token above its answer in the slots that move.
 
 use std::collections::VecDeque;
 
@@ -11,21 +11,34 @@ use crate::values::time::BootTime;
 /// The time within which answers count as one, in milliseconds. It bounds the number of answers that are kept.
 const TOGETHER_MS: u32 = 10;
 
+/// The bounds of a node's tokens: no key's token is larger than `highest`, except in single stripes (groups of keys).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenBounds {
+    /// The bound for all keys.
+    pub highest: u64,
+    /// The bounds of the stripes that have one of their own, which may be larger.
+    pub stripes: Vec<StripeCeiling>,
+}
+
+impl TokenBounds {
+    /// Returns the bound of this stripe.
+    pub(super) fn of(&self, stripe: u32) -> u64 {
+        let apart = self.stripes.iter().find(|apart| apart.stripe == stripe);
+        apart.map_or(0, |apart| apart.ceiling).max(self.highest)
+    }
+
+    /// Returns the largest of all bounds.
+    pub(crate) fn largest(&self) -> u64 {
+        self.stripes.iter().map(|apart| apart.ceiling).fold(self.highest, u64::max)
+    }
+}
+
 /// One answer.
 #[derive(Clone, Debug)]
 struct Answer {
     since: BootTime,
     until: BootTime,
-    highest: u64,
-    stripes: Vec<StripeCeiling>,
-}
-
-impl Answer {
-    /// Returns the highest token that may be issued in `stripe` while the answer counts.
-    fn bound(&self, stripe: u32) -> u64 {
-        let apart = self.stripes.iter().find(|apart| apart.stripe == stripe);
-        apart.map_or(0, |apart| apart.ceiling).max(self.highest)
-    }
+    bounds: TokenBounds,
 }
 
 /// The answers on which other nodes may still rely, the oldest first.
@@ -34,18 +47,21 @@ pub(super) struct Told(VecDeque<Answer>);
 
 impl Told {
     /// Notes that this node tells another one these bounds at `now`. That node relies on them until `until`.
-    pub(super) fn tell(&mut self, highest: u64, stripes: &[StripeCeiling], now: BootTime, until: BootTime) {
+    pub(super) fn tell(&mut self, bounds: &TokenBounds, now: BootTime, until: BootTime) {
         self.0.retain(|answer| now <= answer.until);
         match self.0.back_mut().filter(|last| now <= last.since.plus_ms(TOGETHER_MS)) {
             // The earlier bounds are not above the later ones, unless the wall clock was set back.
-            Some(last) => (last.until, last.highest) = (until, last.highest.min(highest)),
-            None => self.0.push_back(Answer { since: now, until, highest, stripes: stripes.to_vec() }),
+            Some(last) => {
+                last.until = until;
+                last.bounds.highest = last.bounds.highest.min(bounds.highest);
+            }
+            None => self.0.push_back(Answer { since: now, until, bounds: bounds.clone() }),
         }
     }
 
     /// Returns when `token` may be issued in `stripe`; `None` if that is so at `now`.
     pub(super) fn is_above_until(&self, stripe: u32, token: u64, now: BootTime) -> Option<BootTime> {
-        let counts = self.0.iter().filter(|answer| now <= answer.until && answer.bound(stripe) < token);
+        let counts = self.0.iter().filter(|answer| now <= answer.until && answer.bounds.of(stripe) < token);
         counts.map(|answer| answer.until).max()
     }
 }

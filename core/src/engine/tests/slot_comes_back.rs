@@ -12,6 +12,7 @@ use crate::lock::grant::Grant;
 use crate::node::Node;
 use crate::node::cluster::SourceAnswer;
 use crate::request::{Acquire, Note};
+use crate::tokens::told::TokenBounds;
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
@@ -218,7 +219,8 @@ impl Cluster {
             Event::OtherAnswers => {
                 let Some(asked) = self.question.take() else { return false };
                 let forgotten_ms = if self.is_other_guarded { TTL_MS as u32 } else { 0 };
-                let answer = SourceAnswer { forgotten_ms, exported: SlotSet::default(), highest: 0, stripes: vec![] };
+                let answer =
+                    SourceAnswer { forgotten_ms, exported: SlotSet::default(), tokens: TokenBounds::default() };
                 self.node.on_source_answer(OTHER, asked, answer, self.now().boot);
             }
             _ => return false,

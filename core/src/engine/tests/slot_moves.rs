@@ -5,10 +5,12 @@
 use proptest::prelude::*;
 
 use super::super::{Finding, Reply, Request, Run, Step};
+use crate::durability::start::token_floor;
+use crate::durability::ties::Found;
 use crate::fixture::{KEY, asks, owner, releases, ttl};
 use crate::guard::slot_set::{SlotSet, slot_of};
 use crate::guard::slots::Moves;
-use crate::guard::sources::ServerId;
+use crate::guard::sources::{ANSWERS_WITHIN_MS, ServerId};
 use crate::lock::Lock;
 use crate::node::Node;
 use crate::node::cluster::SourceAnswer;
@@ -114,6 +116,8 @@ struct Cluster {
     /// The request that was redirected and is late, with the time at which it was sent.
     on_its_way: Option<(Wanted, u64)>,
     granted: [usize; 2],
+    /// The time at which the target took the slot, if the source has not answered since.
+    unanswered_since: Option<u64>,
     us: u64,
     /// The lead of the source's clock, in microseconds.
     ahead_us: u64,
@@ -140,6 +144,7 @@ impl Cluster {
             owners: 0,
             on_its_way: None,
             granted: [0, 0],
+            unanswered_since: None,
             us: EVENT_US,
             ahead_us: ahead_ms * 1_000,
         };
@@ -173,6 +178,10 @@ impl Cluster {
 
     fn happens(&mut self, event: Event) {
         self.us += EVENT_US;
+        // A source that has not answered by then counts as silent, and its tokens can only be estimated.
+        if self.unanswered_since.is_some_and(|since| self.us > since + u64::from(ANSWERS_WITHIN_MS) * 1_000) {
+            return;
+        }
         let now = BootTime::from_us(self.us);
         for node in &mut self.nodes {
             node.ledger.on_lease(TTL_MS, node.skew_ms, now);
@@ -192,6 +201,7 @@ impl Cluster {
             Event::GivesUp(TARGET) => self.is_imported = false,
             Event::Takes if self.is_imported && self.is_offered && self.locks[SOURCE].is_none() => {
                 (self.serves[TARGET], self.is_imported) = (true, false);
+                self.unanswered_since = Some(self.us);
                 self.reads(TARGET);
             }
             Event::IsTaken if self.serves[TARGET] => (self.serves[SOURCE], self.is_offered) = (false, false),
@@ -217,12 +227,17 @@ impl Cluster {
             Event::Hears if !self.answers.is_empty() => {
                 let ((asked, answer), now) = (self.answers.remove(0), self.now(TARGET).boot);
                 self.nodes[TARGET].on_source_answer(NAMES[SOURCE], asked, answer, now);
+                self.unanswered_since = self.unanswered_since.filter(|since| asked < BootTime::from_us(*since));
             }
             Event::Jumps => {
-                let floor = self.now(SOURCE).wall_us + 9_200_000;
-                self.nodes[SOURCE].raise_floor(floor);
+                let (wall_us, node) = (self.now(SOURCE).wall_us, &mut self.nodes[SOURCE]);
+                node.raise_floor(token_floor(None, &Found::default(), wall_us, node.skew_ms));
             }
-            Event::Waits(ms) => self.us += ms * 1_000,
+            Event::Waits(ms) => {
+                if self.unanswered_since.is_none() {
+                    self.us += ms * 1_000;
+                }
+            }
             _ => {}
         }
         let us = self.us;
@@ -333,6 +348,20 @@ fn a_lease_that_an_old_answer_allowed_ends_before_the_source_grants() {
         cluster.happens(Asks(Wanted::Exclusive));
         cluster.happens(Waits(1_000));
         cluster.happens(Asks(Wanted::Exclusive));
+        assert_eq!(cluster.granted, [1, 1]);
+    }
+}
+
+/// The source's tokens jump ahead of its clock: before the slot moves, or after the source has answered.
+#[test]
+fn the_target_continues_above_a_source_that_is_ahead() {
+    use Event::*;
+    let (reads, writes) = (Asks(Wanted::Shared), Asks(Wanted::Exclusive));
+    let before = [Jumps, writes, Imports, Offers, Releases(0), Takes, Questions, Hears, writes, Reads(TARGET)];
+    let after = [reads, Imports, Offers, Questions, Hears, Jumps, reads, Releases(0), Releases(0), writes];
+    for events in [before, after] {
+        let mut cluster = Cluster::new(CLOCKS_MS[0]);
+        events.into_iter().for_each(|event| cluster.happens(event));
         assert_eq!(cluster.granted, [1, 1]);
     }
 }

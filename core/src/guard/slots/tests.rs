@@ -1,4 +1,5 @@
 use super::*;
+use crate::tokens::told::TokenBounds;
 
 const NOW: BootTime = BootTime::from_us(1_000_000);
 const END: BootTime = BootTime::from_us(63_600_000);
@@ -83,7 +84,7 @@ const ASKED: BootTime = BootTime::from_us(1_000_001);
 
 /// Returns an answer of a source that exports slots 7629 and 7630, and may have forgotten grants that last until `until`.
 fn answer(asked: BootTime, until: BootTime) -> Answer {
-    Answer { asked, until, exported: set(7_629..=7_630) }
+    Answer { asked, until, exported: set(7_629..=7_630), tokens: TokenBounds::default() }
 }
 
 /// Returns the milliseconds for which the lock `k` (slot 7629) is refused at `now`.
