@@ -9,7 +9,7 @@ use palisade_core::engine::Key;
 
 use crate::driver::{blocked_clients, cluster, gates, grant_events, listeners, propagation, slot_sources, timer};
 use crate::durability::{dropped_locks, incarnation, promotion, settings, start, tick};
-use crate::ffi::{Arrival, BusEvents, Context, Events, Import, Job, KeyName, LockKey, SlotEvents, Source};
+use crate::ffi::{Arrival, BusEvents, Context, Events, Job, KeyName, LockKey, Progress, SlotEvents, Source};
 use crate::{clock, state};
 
 /// The handlers of the server's events.
@@ -143,16 +143,17 @@ impl SlotEvents for NodeEvents {
         cluster::read_slots(ctx);
     }
 
-    fn on_slots_migrating(ctx: Context<'_>, slots: &[RangeInclusive<u16>], import: Import) {
-        match import {
-            Import::Begins => cluster::on_arriving(ctx, slots),
-            Import::Fails => cluster::on_arrival_cancelled(slots),
-            Import::Ends => cluster::on_arrived(ctx, slots),
+    fn on_slots_migrating(ctx: Context<'_>, slots: &[RangeInclusive<u16>], progress: Progress) {
+        match progress {
+            Progress::Begins => cluster::on_arriving(ctx, slots),
+            Progress::Fails => cluster::on_arrival_cancelled(slots),
+            Progress::Ends => cluster::on_arrived(ctx, slots),
         }
     }
 
-    fn on_slots_leaving(job: Job, is_under_way: bool) {
-        promotion::on_slots_leaving(job, is_under_way);
+    fn on_slots_leaving(job: Job, slots: &[RangeInclusive<u16>], progress: Progress) {
+        cluster::on_leaving(slots, progress);
+        promotion::on_slots_leaving(job, progress == Progress::Begins);
     }
 }
 

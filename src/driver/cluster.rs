@@ -18,7 +18,7 @@ use palisade_core::{BootTime, Gained, Moves, Now, Refusal, ServerId, SlotSet};
 
 use super::slot_sources;
 use crate::durability::incarnation;
-use crate::ffi::{CallReply, Context, KeyName, warn};
+use crate::ffi::{CallReply, Context, KeyName, Progress, warn};
 use crate::{clock, state};
 
 /// The length of the pause after a read of the slots, as a multiple of the processor time that the read took. So reads
@@ -148,6 +148,13 @@ pub fn on_arriving(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
 /// Notes that these slots are no longer coming.
 pub fn on_arrival_cancelled(slots: &[RangeInclusive<u16>]) {
     state::with(|node| slots.iter().for_each(|slots| node.on_slots_arriving(slots.clone(), None)));
+}
+
+/// Notes that the migration of these slots to another node, in one step, begins, fails or ends.
+pub fn on_leaving(slots: &[RangeInclusive<u16>], progress: Progress) {
+    state::with(|node| {
+        slots.iter().for_each(|slots| node.on_slots_leaving(slots.clone(), progress == Progress::Fails));
+    });
 }
 
 /// Notes that these slots have come to this node in one step with their locks.

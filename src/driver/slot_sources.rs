@@ -53,8 +53,8 @@ pub fn answer(ctx: Context<'_>, from: &ServerId, question: &[u8]) {
 /// Builds the message with the answer to the question of the time `asked`.
 fn message(asked: u64, answer: &SourceAnswer) -> Vec<u8> {
     let stripes = answer.tokens.stripes.iter().flat_map(|stripe| [stripe.stripe.into(), stripe.ceiling]);
-    let exported = answer.exported.bits().iter().copied();
-    let numbers = [asked, answer.forgotten_ms.into(), answer.tokens.highest].into_iter().chain(exported).chain(stripes);
+    let slots = [&answer.exported, &answer.kept].into_iter().flat_map(SlotSet::bits).copied();
+    let numbers = [asked, answer.forgotten_ms.into(), answer.tokens.highest].into_iter().chain(slots).chain(stripes);
     MARK.into_iter().chain(numbers.flat_map(u64::to_le_bytes)).collect()
 }
 
@@ -62,14 +62,15 @@ fn message(asked: u64, answer: &SourceAnswer) -> Vec<u8> {
 fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
     let numbers = numbers(message)?;
     let (&[asked, forgotten_ms, highest], rest) = numbers.split_first_chunk()?;
-    let (exported, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
+    let (exported, rest) = rest.split_at_checked(SlotSet::WORDS)?;
+    let (kept, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
     let (stripes, rest) = stripes.as_chunks();
     let stripe = |&[stripe, ceiling]: &[u64; 2]| Some(StripeCeiling { stripe: stripe.try_into().ok()?, ceiling });
     let stripes = stripes.iter().map(stripe).collect::<Option<_>>()?;
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
-    let exported = SlotSet::from_bits(exported)?;
+    let (exported, kept) = (SlotSet::from_bits(exported)?, SlotSet::from_bits(kept)?);
     rest.is_empty()
-        .then_some((asked, SourceAnswer { forgotten_ms, exported, tokens: TokenBounds { highest, stripes } }))
+        .then_some((asked, SourceAnswer { forgotten_ms, exported, kept, tokens: TokenBounds { highest, stripes } }))
 }
 
 /// Takes the answer of the server `from`.
@@ -111,12 +112,13 @@ mod tests {
     #[test]
     fn a_message_of_another_module_or_length_says_nothing() {
         let stripes = vec![StripeCeiling { stripe: 3, ceiling: u64::MAX }];
-        let mut exported = SlotSet::default();
+        let (mut exported, mut kept) = (SlotSet::default(), SlotSet::default());
         exported.insert(64..=64);
-        let answer = SourceAnswer { forgotten_ms: 9, exported, tokens: TokenBounds { highest: 11, stripes } };
+        kept.insert(0..=0);
+        let answer = SourceAnswer { forgotten_ms: 9, exported, kept, tokens: TokenBounds { highest: 11, stripes } };
         let bytes = message(7, &answer);
         let numbers = numbers(&bytes).unwrap();
-        assert_eq!((&numbers[..5], numbers.len()), (&[7, 9, 11, 0, 1][..], 3 + SlotSet::WORDS + 2));
+        assert_eq!((&numbers[..5], numbers.len()), (&[7, 9, 11, 0, 1][..], 3 + 2 * SlotSet::WORDS + 2));
         assert_eq!(parse(&bytes), Some((7, answer)));
         let all = bytes.len();
         for wrong in [&bytes[..20], &bytes[..40], &bytes[..all - 8], &bytes[..all - 3], &bytes[1..], b""] {

@@ -21,24 +21,25 @@ pub trait SlotEvents {
     fn on_slot_command(ctx: Context<'_>);
 
     /// Called when a migration of these slots to this node, in one step with their keys, begins, fails or ends.
-    fn on_slots_migrating(ctx: Context<'_>, slots: &[RangeInclusive<u16>], import: Import);
+    fn on_slots_migrating(ctx: Context<'_>, slots: &[RangeInclusive<u16>], progress: Progress);
 
-    /// Called with `is_under_way` true when the migration `job` begins to move slots away from this node, in one step
-    /// with their keys, and with false when it is over.
-    fn on_slots_leaving(job: Job, is_under_way: bool);
+    /// Called when the migration `job` of these slots to another node, in one step with their keys, begins, fails or
+    /// ends.
+    fn on_slots_leaving(job: Job, slots: &[RangeInclusive<u16>], progress: Progress);
 }
 
 /// The server's name for a migration of slots.
 pub type Job = [u8; 40];
 
-/// The progress of a migration of slots to this node.
-#[derive(Clone, Copy, Debug)]
-pub enum Import {
-    /// The keys begin to arrive; the node does not serve the slots yet.
+/// The progress of a migration of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The keys begin to move; their source still serves the slots.
     Begins,
-    /// The migration failed, so the slots stay on the other node.
+    /// The migration failed, so the slots stay where they are. (If it failed in its last milliseconds, the target may
+    /// take them all the same.)
     Fails,
-    /// The migration is done: the node serves the slots from now on.
+    /// The migration is done: the target serves the slots from now on.
     Ends,
 }
 
@@ -138,17 +139,18 @@ extern "C" fn on_migration<E: SlotEvents>(
             let migration = &*data.cast::<Migration>();
             (migration.job, std::slice::from_raw_parts(migration.ranges, migration.range_count as usize))
         };
-        let import = match subevent {
-            IMPORT_STARTED => Import::Begins,
-            IMPORT_ABORTED => Import::Fails,
-            IMPORT_COMPLETED => Import::Ends,
-            EXPORT_STARTED => return E::on_slots_leaving(job, true),
-            EXPORT_ABORTED | EXPORT_COMPLETED => return E::on_slots_leaving(job, false),
+        let progress = match subevent {
+            IMPORT_STARTED | EXPORT_STARTED => Progress::Begins,
+            IMPORT_ABORTED | EXPORT_ABORTED => Progress::Fails,
+            IMPORT_COMPLETED | EXPORT_COMPLETED => Progress::Ends,
             _ => return,
         };
         let range = |range: &Range| Some(u16::try_from(range.first).ok()?..=u16::try_from(range.last).ok()?);
         let slots: Vec<_> = ranges.iter().filter_map(range).collect();
+        if [EXPORT_STARTED, EXPORT_ABORTED, EXPORT_COMPLETED].contains(&subevent) {
+            return E::on_slots_leaving(job, &slots, progress);
+        }
         // SAFETY: the server's context lasts for the call.
-        E::on_slots_migrating(unsafe { Context::new(ctx) }, &slots, import);
+        E::on_slots_migrating(unsafe { Context::new(ctx) }, &slots, progress);
     });
 }

@@ -75,6 +75,9 @@ struct InCluster {
     imported: BTreeMap<u16, (Option<ServerId>, BootTime)>,
     /// The slots that the node was exporting key by key when it last read them, each with the node to which it goes.
     exported: BTreeMap<u16, ServerId>,
+    /// The slots whose migration in one step to another node failed. That node may take them all the same, without the
+    /// locks that were granted here since.
+    kept: SlotSet,
     /// The slots that are coming to this node in one step, with their locks. Each with the node from which it comes.
     arriving: BTreeMap<u16, ServerId>,
     /// The slots that have come with their locks, while their sources have not answered.
@@ -122,6 +125,12 @@ impl InCluster {
         exports.map(Some).ok_or_else(|| guarded(now.plus_ms(ASK_AGAIN_MS), now))
     }
 
+    /// Returns whether exactly these moves were under way when the node last read them.
+    fn has(&self, moves: &Moves) -> bool {
+        self.exported == moves.exported
+            && moves.imported.iter().eq(self.imported.iter().map(|(slot, (from, _))| (slot, from)))
+    }
+
     fn guard(&mut self, slot: u16, until: BootTime) {
         let end = self.guards.entry(slot).or_default();
         *end = until.max(*end);
@@ -159,9 +168,9 @@ impl Slots {
         self.cover();
     }
 
-    /// Returns whether `owned` are exactly the slots that the node served when it last read them.
-    pub(crate) fn are_exactly(&self, owned: &SlotSet) -> bool {
-        self.0.as_ref().is_some_and(|cluster| cluster.served == *owned)
+    /// Returns whether the node served exactly the slots `owned` when it last read them, and had these `moves` under way.
+    pub(crate) fn are_exactly(&self, owned: &SlotSet, moves: &Moves) -> bool {
+        self.0.as_ref().is_some_and(|known| known.served == *owned && known.has(moves))
     }
 
     /// Notes that the whole node is about to be guarded, so the slots that it gains next need no guard of their own.
@@ -181,6 +190,18 @@ impl Slots {
                 };
             }
         }
+    }
+
+    /// Notes that the migration of these slots to another node, in one step, has failed (true), begins or ends.
+    pub fn on_leaving(&mut self, slots: RangeInclusive<u16>, has_failed: bool) {
+        if let Some(known) = &mut self.0 {
+            slots.filter(|&slot| slot < CLUSTER_SLOTS).for_each(|slot| known.kept.set(slot, has_failed));
+        }
+    }
+
+    /// Returns the slots whose migration in one step to another node failed.
+    pub fn kept(&self) -> SlotSet {
+        self.0.as_ref().map_or_else(SlotSet::default, |known| known.kept.clone())
     }
 
     /// Notes that at `now` these slots have come to this node in one step with their locks. It serves them from now on,
@@ -222,10 +243,16 @@ impl Slots {
         wanted.into_keys().collect()
     }
 
-    /// Takes the answer of the node `from`. Returns the number of slots that are guarded because of it, and of those that are now open. `None`
+    /// Takes the answer of the node `from`. A slot that it kept for a moment is guarded until `longest`. Returns the number of slots that are guarded because of it, and of those that are now open. `None`
     /// if the answer does not count.
-    pub fn on_source_answer(&mut self, from: ServerId, answer: Answer, now: BootTime) -> Option<(usize, usize)> {
-        let (known, asked, until) = (self.0.as_mut()?, answer.asked, answer.until);
+    pub fn on_source_answer(
+        &mut self,
+        from: ServerId,
+        answer: Answer,
+        now: BootTime,
+        longest: BootTime,
+    ) -> Option<(usize, usize)> {
+        let (known, asked, until, kept) = (self.0.as_mut()?, answer.asked, answer.until, answer.kept.clone());
         if !known.sources.on_answer(&from, answer) {
             return None;
         }
@@ -233,14 +260,16 @@ impl Slots {
             |unsettled: &Unsettled| unsettled.from == from && unsettled.since <= asked && unsettled.awaits_answer(now);
         let slots: Vec<u16> =
             known.unsettled.iter().filter(|(_, unsettled)| settled(unsettled)).map(|(slot, _)| *slot).collect();
-        let is_guarded = now <= until;
-        for slot in &slots {
-            known.unsettled.remove(slot);
-            if is_guarded {
-                known.guard(*slot, until);
+        let mut guarded = 0;
+        for &slot in &slots {
+            known.unsettled.remove(&slot);
+            let until = if kept.contains(slot) { longest } else { until };
+            if now <= until {
+                known.guard(slot, until);
+                guarded += 1;
             }
         }
-        Some(if is_guarded { (slots.len(), 0) } else { (0, slots.len()) })
+        Some((guarded, slots.len() - guarded))
     }
 
     /// Notes that at `now` the node serves the slots `owned`, and that `moves` are under way. Slots that it gained
@@ -252,11 +281,10 @@ impl Slots {
         known.guards.retain(|_, until| now <= *until);
         known.unsettled.retain(|_, unsettled| now <= unsettled.until);
         let covered = std::mem::take(&mut known.covered);
-        let Moves { imported, exported } = moves;
-        let are_known = imported.iter().eq(known.imported.iter().map(|(slot, (from, _))| (slot, from)));
-        if known.served == *owned && are_known && known.exported == exported {
+        if known.served == *owned && known.has(&moves) {
             return gained;
         }
+        let Moves { imported, exported } = moves;
         for (slot, to) in std::mem::take(&mut known.exported) {
             if owned.contains(slot) && exported.get(&slot) != Some(&to) {
                 gained.unknown += 1;
@@ -266,11 +294,13 @@ impl Slots {
                 }
             }
         }
+        exported.keys().for_each(|&slot| known.kept.set(slot, false));
         known.exported = exported;
         for slot in 0..CLUSTER_SLOTS {
             let (is_owned, was_served) = (owned.contains(slot), known.served.contains(slot));
             if is_owned && !was_served {
                 gained.unknown += 1;
+                known.kept.set(slot, false);
                 let arriving = known.arriving.remove(&slot);
                 let from = known.imported.get(&slot).map_or(arriving, |(from, _)| *from);
                 if !covered {

@@ -219,8 +219,12 @@ impl Cluster {
             Event::OtherAnswers => {
                 let Some(asked) = self.question.take() else { return false };
                 let forgotten_ms = if self.is_other_guarded { TTL_MS as u32 } else { 0 };
-                let answer =
-                    SourceAnswer { forgotten_ms, exported: SlotSet::default(), tokens: TokenBounds::default() };
+                let answer = SourceAnswer {
+                    forgotten_ms,
+                    exported: SlotSet::default(),
+                    kept: SlotSet::default(),
+                    tokens: TokenBounds::default(),
+                };
                 self.node.on_source_answer(OTHER, asked, answer, self.now().boot);
             }
             _ => return false,
