@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_quorum::{Acquire, Ask, Call, Held, Mode, Progress, Release, Released, Resumed, Wanted, majority, resume};
+use palisade_quorum::{Acquire, Held, Mode, Progress, Release, Released, Resumed, Wanted, majority, resume};
 use redis::Value;
 use tokio::sync::mpsc;
 
@@ -30,57 +30,14 @@ use crate::{Error, ErrorKind, Guard, Why};
 /// `NoQuorum`: too few nodes answer to tell.
 pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Holding>, Error> {
     let nodes = this.nodes();
-    let views =
-        Views::ask(nodes, &id.key, None, checked.given, |views| own(views, id).is_some_and(|own| own.is_some())).await;
+    let views = Views::ask(nodes, &id.key, None, checked.given, |views| own(views, id).is_some()).await;
     let Some(found) = own(&views, id) else { return Err(views.too_few()) };
     let Some((attempt, resumed)) = found else { return Ok(None) };
-    match continued(this, id, (&attempt, resumed), &views, checked).await? {
-        None => Err(views.too_few()),
-        held => Ok(held),
-    }
-}
-
-/// Continues an attempt of this owner that too few nodes have granted: asks the others for it. Its process has ended,
-/// or is asking them too; then both get the lock by one attempt. `None`: no node shows such an attempt, or too few grant
-/// it. What they have granted then stays until its lease ends, as the other process may count it.
-///
-/// # Errors
-/// `NoQuorum`: too few nodes have the lock adopted for this process.
-pub async fn join(
-    this: &ByOwner,
-    id: &Id,
-    mode: impl Fn(Wanted) -> bool,
-    checked: Checked,
-) -> Result<Option<Holding>, Error> {
-    let nodes = this.nodes();
-    let views = Views::ask(nodes, &id.key, None, checked.given, |_| false).await;
-    let by_attempt = views.by_attempt();
-    let own =
-        by_attempt.iter().filter(|(attempt, grants)| name_of(attempt) == &*id.owner && mode(wanted(grants[0].1.mode)));
-    // Another process that joins chooses the same one.
-    let Some((attempt, _)) = own.max_by_key(|(attempt, grants)| (grants.len(), **attempt)) else { return Ok(None) };
-    let (machine, first) = Acquire::begin(nodes.len(), checked.ttl_ms, nodes.clock.propose(), clock::boot_now());
-    let again = first.into_iter().map(|call| match call.ask {
-        Ask::Acquire { ttl_ms, proposal, .. } => Call { ask: Ask::Acquire { ttl_ms, proposal, retry: true }, ..call },
-        _ => call,
-    });
-    continued(this, id, (attempt, (machine, Progress::Goes(again.collect()))), &views, checked).await
-}
-
-/// Continues an attempt of another process, which nodes show in `views`. `None`: too few nodes grant it.
-async fn continued(
-    this: &ByOwner,
-    id: &Id,
-    (attempt, going): (&[u8], Going),
-    views: &Views,
-    checked: Checked,
-) -> Result<Option<Holding>, Error> {
-    let nodes = this.nodes();
-    let seen: Vec<_> = views.by_attempt().remove(attempt).unwrap_or_default();
+    let seen: Vec<_> = views.by_attempt().remove(&*attempt).unwrap_or_default();
     let Some((_, first)) = seen.first() else { return Ok(None) };
-    let lease = Arc::new(Lease::of_another(&id.key, attempt, &first.note, wanted(first.mode)));
-    let Some((held, calls)) = together(this, &lease, going, checked).await else { return Ok(None) };
-    let told = views.tokens_of(attempt);
+    let lease = Arc::new(Lease::of_another(&id.key, &attempt, &first.note, wanted(first.mode)));
+    let Some((held, calls)) = together(this, &lease, resumed, checked).await else { return Err(views.too_few()) };
+    let told = views.tokens_of(&attempt);
     adopt(this, &lease, checked).await?;
     let holds = seen.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1);
     let sequence = seen.iter().map(|(_, grant)| grant.sequence).max();

@@ -30,7 +30,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 const AGAIN_MOST: Duration = Duration::from_secs(1);
 
 /// The time for which a request without a wait searches the nodes for a lock of its owner while they disagree, counted from the
-/// request's arrival. A request with a wait ends that much earlier to search them, but waits for at least half of its time.
+/// request's arrival.
 const LOOKED_FOR: Duration = Duration::from_millis(200);
 
 /// The parameters of an acquisition.
@@ -120,15 +120,6 @@ async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Res
 
 impl OneRequest<'_> {
     async fn run(&self, slot: &Slot) -> Result<Granted, Error> {
-        tokio::select! {
-            biased;
-            () = slot.gives_up.notified() => Err(given_up()),
-            () = self.this.nodes().closed() => Err(Error::closed()),
-            granted = self.granted(slot) => granted,
-        }
-    }
-
-    async fn granted(&self, slot: &Slot) -> Result<Granted, Error> {
         if let Some(granted) = self.again(slot).await? {
             return Ok(granted);
         }
@@ -143,7 +134,7 @@ impl OneRequest<'_> {
         };
         let mut pause = AGAIN;
         loop {
-            let error = match self.attempt(&sought).await {
+            let error = match self.unless_given_up(slot, self.attempt(&sought)).await? {
                 Ok(taken) => return self.keep(slot, taken).await,
                 Err(error) => error,
             };
@@ -152,15 +143,28 @@ impl OneRequest<'_> {
             if !self.take.retry || !(is_own || error.kind() == ErrorKind::TimedOut) {
                 return Err(error);
             }
-            if let Some(granted) = self.take_up(slot, is_own).await? {
+            if let Some(granted) = self.take_up(slot).await? {
                 return Ok(granted);
             }
+            // Another attempt of this owner has too few nodes. Its process may be about to get the others, and counts
+            // those that it has. So they are neither released nor joined, and this attempt may have to wait for the end
+            // of their leases.
             match self.left() {
                 _ if !is_own => return Err(error),
-                Duration::ZERO => return Err(changes_meet()),
-                left => self.pause(pause.min(left)).await,
+                Duration::ZERO => return Err(attempts_meet()),
+                left => self.unless_given_up(slot, self.pause(pause.min(left))).await?,
             }
             pause = (pause * 2).min(AGAIN_MOST);
+        }
+    }
+
+    /// Returns the result of `future`, unless this owner gives the lock back meanwhile, or the client is closed.
+    async fn unless_given_up<T>(&self, slot: &Slot, future: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            () = slot.gives_up.notified() => Err(given_up()),
+            () = self.this.nodes().closed() => Err(Error::closed()),
+            done = future => Ok(done),
         }
     }
 
@@ -184,10 +188,7 @@ impl OneRequest<'_> {
             return locking::try_lock(nodes, sought, self.checked).await;
         }
         let _counted = self.this.waiting.begin();
-        // A retry ends with a search for a lock that another process of this owner got meanwhile.
-        let left = self.left();
-        let wait = if self.take.retry { left - LOOKED_FOR.min(left / 2) } else { left };
-        locking::lock(nodes, self.this.client.turns(), sought, Some(wait), self.checked).await
+        locking::lock(nodes, self.this.client.turns(), sought, Some(self.left()), self.checked).await
     }
 
     /// Returns the lock that this owner already holds, if the request is a retry.
@@ -204,24 +205,18 @@ impl OneRequest<'_> {
         }
         drop(held);
         // The nodes let an owner in twice if it shares the lock, so its earlier grant would go unnoticed.
-        if self.take.retry && self.take.wanted != Wanted::Exclusive {
-            self.take_up(slot, false).await
-        } else {
-            Ok(None)
-        }
+        if self.take.retry && self.take.wanted != Wanted::Exclusive { self.take_up(slot).await } else { Ok(None) }
     }
 
-    /// Searches the nodes for the lock, and continues it. With `joins`, also continues an attempt that only a minority of
-    /// the nodes has granted. That is never released: it may belong to a process that is about to get the others. The nodes disagree while another attempt is being released,
+    /// Searches the nodes for the lock, and continues it. The nodes disagree while another attempt is being released,
     /// or adopted by a third process, so the search is repeated for a short time. A request with a wait repeats it
     /// until its limit, also if too few nodes answer.
-    async fn take_up(&self, slot: &Slot, joins: bool) -> Result<Option<Granted>, Error> {
+    async fn take_up(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let (nodes, wait) = (self.this.nodes(), self.take.wait);
-        let last_try = (wait + LAST_TRY).saturating_sub(clock::since(self.came.at));
-        let by = (!wait.is_zero()).then(|| Instant::now() + last_try);
+        let by = (!wait.is_zero()).then(|| Instant::now() + self.left() + LAST_TRY);
         let mut pause = AGAIN;
         loop {
-            let error = match within(by, Box::pin(self.find_held(slot, joins))).await {
+            let error = match within(by, Box::pin(self.find_held(slot))).await {
                 Some(Err(error)) if error.kind() == ErrorKind::NoQuorum && !error.is_lasting() => error,
                 Some(looked) => return looked,
                 None => {
@@ -237,20 +232,16 @@ impl OneRequest<'_> {
             if left.is_zero() || nodes.is_superseded() {
                 return Err(error);
             }
-            self.pause(pause.min(left)).await;
+            self.unless_given_up(slot, self.pause(pause.min(left))).await?;
             pause = (pause * 2).min(AGAIN_MOST);
         }
     }
 
-    /// Searches the nodes once for a lock that the owner already holds, or joins an attempt of the owner.
-    async fn find_held(&self, slot: &Slot, joins: bool) -> Result<Option<Granted>, Error> {
+    /// Searches the nodes once for a lock that the owner already holds.
+    async fn find_held(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let mut held = slot.held.lock().await;
         if held.is_none() {
             *held = finding::find(self.this, self.id, self.checked).await?;
-        }
-        if held.is_none() && joins {
-            let is_asked = |mode| is_same(mode, self.take.wanted);
-            *held = finding::join(self.this, self.id, is_asked, self.checked).await?;
         }
         match &mut *held {
             Some(holding) => self.extended(holding).await,
@@ -348,6 +339,13 @@ pub async fn extend(guard: &Guard, nodes: usize, ttl_ms: u32, came: BootTime) ->
 /// Returns the error of a change that repeatedly collided with other changes of the lock.
 pub fn changes_meet() -> Error {
     Error::new(ErrorKind::NoQuorum, "other changes of it were under way on the nodes: try again")
+}
+
+/// Returns the error of a request whose owner has another attempt on too few nodes.
+fn attempts_meet() -> Error {
+    let text = "another request of this owner is under way, or has left a lease on too few nodes: try again, at the latest when \
+                that lease has ended";
+    Error::new(ErrorKind::NoQuorum, text)
 }
 
 /// Returns whether fewer than a majority of `nodes` nodes answered.

@@ -122,25 +122,15 @@ async fn readers_and_permits_of_a_process_that_is_gone() {
     assert_eq!(waits.await.unwrap().unwrap().unwrap().number, 2);
 }
 
-/// A process ended while its attempt had the lock on a minority of the nodes. The attempt does not keep its own owner
-/// from getting the lock.
+/// A process ended while its attempt had the lock on a minority of the nodes. The others are free, so the attempt does
+/// not keep its own owner from getting the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_left_of_an_attempt_is_in_nobodys_way() {
+async fn what_is_left_of_an_attempt_on_a_minority_is_in_nobodys_way() {
     let (nodes, locks) = start(5).await;
     let stray = "LOCK.ACQUIRE k me#0123456789abcdef 60000";
-    nodes.0[..3].iter().for_each(|server| assert!(server.client().say(stray).as_int() > 0));
-    nodes.0[0].client().say("LOCK.BREAK k");
+    nodes.0[..2].iter().for_each(|server| assert!(server.client().say(stray).as_int() > 0));
     assert_eq!(locks.extend(b"k", b"me", TTL, None).await.unwrap(), None, "two of five are no majority");
-    // Another owner gets three of five nodes, although the other two have the old attempt.
-    nodes.0[1].client().say("LOCK.BREAK k");
-    let stray = "LOCK.ACQUIRE k me#fedcba9876543210 60000";
-    nodes.0[0].client().say(stray);
-    nodes.0[3].client().say(stray);
-    // Now no three nodes are free, and only the owner itself can get in.
-    assert_eq!(locks.take(take("you")).await.unwrap(), None);
-    let granted = takes(&locks, again("me")).await;
-    assert!(granted.token > 0);
-    until("every node has this attempt", async || nodes.holding("k") == 5).await;
+    assert!(takes(&locks, again("me")).await.token > 0);
 }
 
 /// A process that takes over a lock whose tokens differ between the nodes first raises them to a common one.
