@@ -150,10 +150,10 @@ pub fn on_arrival_cancelled(slots: &[RangeInclusive<u16>]) {
     state::with(|node| slots.iter().for_each(|slots| node.on_slots_arriving(slots.clone(), None)));
 }
 
-/// Notes that the migration of these slots to another node, in one step, begins, fails or ends.
+/// Notes that the migration of these slots to another node, in one step, begins, fails or ends well.
 pub fn on_leaving(slots: &[RangeInclusive<u16>], progress: Progress) {
     state::with(|node| {
-        slots.iter().for_each(|slots| node.on_slots_leaving(slots.clone(), progress == Progress::Fails));
+        slots.iter().for_each(|slots| node.on_slots_leaving(slots.clone(), progress == Progress::Ends));
     });
 }
 

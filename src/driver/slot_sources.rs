@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use palisade_core::{BootTime, ServerId, SlotSet, SourceAnswer, StripeCeiling, TokenBounds};
+use palisade_core::{ASK_AGAIN_MS, BootTime, ServerId, SlotSet, SourceAnswer, StripeCeiling, TokenBounds};
 
 use crate::durability::{incarnation, promotion};
 use crate::ffi::{Context, Message, is_poisoned, send, warn};
@@ -16,6 +16,8 @@ use crate::{clock, state};
 const MARK: [u8; 8] = *b"palisad2";
 
 thread_local! {
+    /// True while a timer runs, at whose end the sources are asked again.
+    static ASKS_AGAIN: Cell<bool> = const { Cell::new(false) };
     /// True once the log says that a server has not answered in time.
     static IS_LOGGED: Cell<bool> = const { Cell::new(false) };
 }
@@ -26,14 +28,22 @@ pub fn ask(ctx: Context<'_>) {
         return;
     }
     let now = clock::boot_now();
-    let (sources, is_late) = state::with(|node| (node.ask_sources(now), node.slots().has_silent_source(now)));
+    let sources = state::with(|node| node.ask_sources(now));
     for source in sources {
         send(&source, Message::Asks, &[MARK, now.as_us().to_le_bytes()].concat());
+    }
+    let (awaits, is_late) = state::with(|node| (node.slots().await_answers(now), node.slots().has_silent_source(now)));
+    // The source may not have heard yet that a slot has left it. The tick would ask it again only after 0.1 s.
+    if awaits && !ASKS_AGAIN.replace(true) {
+        ctx.start_timer(ASK_AGAIN_MS.into(), |ctx| {
+            ASKS_AGAIN.set(false);
+            ask(ctx);
+        });
     }
     if is_late && !IS_LOGGED.get() {
         warn(
             "a server from which slots of the cluster came does not say whether it has forgotten locks: it cannot be \
-             reached, or its lock module is older or missing. Nothing is granted in these slots until the longest lease \
+             reached, its lock module is older or missing, or it kept such a slot for a moment after a failed move. Nothing is granted in these slots until the longest lease \
              would have ended. LOCK.GUARD LIFT ends that if you know that nobody holds a lock there",
         );
     }
@@ -53,7 +63,7 @@ pub fn answer(ctx: Context<'_>, from: &ServerId, question: &[u8]) {
 /// Builds the message with the answer to the question of the time `asked`.
 fn message(asked: u64, answer: &SourceAnswer) -> Vec<u8> {
     let stripes = answer.tokens.stripes.iter().flat_map(|stripe| [stripe.stripe.into(), stripe.ceiling]);
-    let slots = [&answer.exported, &answer.kept].into_iter().flat_map(SlotSet::bits).copied();
+    let slots = [&answer.exported, &answer.leaving].into_iter().flat_map(SlotSet::bits).copied();
     let numbers = [asked, answer.forgotten_ms.into(), answer.tokens.highest].into_iter().chain(slots).chain(stripes);
     MARK.into_iter().chain(numbers.flat_map(u64::to_le_bytes)).collect()
 }
@@ -63,25 +73,23 @@ fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
     let numbers = numbers(message)?;
     let (&[asked, forgotten_ms, highest], rest) = numbers.split_first_chunk()?;
     let (exported, rest) = rest.split_at_checked(SlotSet::WORDS)?;
-    let (kept, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
+    let (leaving, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
     let (stripes, rest) = stripes.as_chunks();
     let stripe = |&[stripe, ceiling]: &[u64; 2]| Some(StripeCeiling { stripe: stripe.try_into().ok()?, ceiling });
     let stripes = stripes.iter().map(stripe).collect::<Option<_>>()?;
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
-    let (exported, kept) = (SlotSet::from_bits(exported)?, SlotSet::from_bits(kept)?);
+    let (exported, leaving) = (SlotSet::from_bits(exported)?, SlotSet::from_bits(leaving)?);
     rest.is_empty()
-        .then_some((asked, SourceAnswer { forgotten_ms, exported, kept, tokens: TokenBounds { highest, stripes } }))
+        .then_some((asked, SourceAnswer { forgotten_ms, exported, leaving, tokens: TokenBounds { highest, stripes } }))
 }
 
 /// Takes the answer of the server `from`.
 pub fn on_answer(from: &ServerId, answer: &[u8]) {
     let Some((asked, answer)) = parse(answer) else { return };
     let (asked, now) = (BootTime::from_us(asked), clock::now());
-    let (guarded, open, is_raised) = state::with(|node| {
-        let floor = node.tokens().floor();
-        let (guarded, open) = node.on_source_answer(*from, asked, answer, now.boot);
-        (guarded, open, node.tokens().floor() > floor.max(node.tokens().ceiling()))
-    });
+    let tokens = || state::with(|node| (node.tokens().floor(), node.tokens().stripe_changes()));
+    let before = tokens();
+    let (guarded, open) = state::with(|node| node.on_source_answer(*from, asked, answer, now.boot));
     if guarded > 0 {
         warn(&format!(
             "{guarded} slots of the cluster came from a server that may have forgotten locks in them: nothing is granted \
@@ -89,7 +97,7 @@ pub fn on_answer(from: &ServerId, answer: &[u8]) {
         ));
     }
     // A later incarnation does not ask again, so it must begin above the tokens of that server.
-    if guarded > 0 || is_raised {
+    if guarded > 0 || before != tokens() {
         incarnation::save_at_once(now);
     } else if open > 0 {
         incarnation::save(now);
@@ -112,10 +120,10 @@ mod tests {
     #[test]
     fn a_message_of_another_module_or_length_says_nothing() {
         let stripes = vec![StripeCeiling { stripe: 3, ceiling: u64::MAX }];
-        let (mut exported, mut kept) = (SlotSet::default(), SlotSet::default());
+        let (mut exported, mut leaving) = (SlotSet::default(), SlotSet::default());
         exported.insert(64..=64);
-        kept.insert(0..=0);
-        let answer = SourceAnswer { forgotten_ms: 9, exported, kept, tokens: TokenBounds { highest: 11, stripes } };
+        leaving.insert(0..=0);
+        let answer = SourceAnswer { forgotten_ms: 9, exported, leaving, tokens: TokenBounds { highest: 11, stripes } };
         let bytes = message(7, &answer);
         let numbers = numbers(&bytes).unwrap();
         assert_eq!((&numbers[..5], numbers.len()), (&[7, 9, 11, 0, 1][..], 3 + 2 * SlotSet::WORDS + 2));

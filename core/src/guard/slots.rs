@@ -75,9 +75,9 @@ struct InCluster {
     imported: BTreeMap<u16, (Option<ServerId>, BootTime)>,
     /// The slots that the node was exporting key by key when it last read them, each with the node to which it goes.
     exported: BTreeMap<u16, ServerId>,
-    /// The slots whose migration in one step to another node failed. That node may take them all the same, without the
-    /// locks that were granted here since.
-    kept: SlotSet,
+    /// The slots whose migration in one step to another node has begun, and has not ended well. If it failed, that node
+    /// may take them all the same, without the locks that were granted here since.
+    leaving: SlotSet,
     /// The slots that are coming to this node in one step, with their locks. Each with the node from which it comes.
     arriving: BTreeMap<u16, ServerId>,
     /// The slots that have come with their locks, while their sources have not answered.
@@ -192,16 +192,16 @@ impl Slots {
         }
     }
 
-    /// Notes that the migration of these slots to another node, in one step, has failed (true), begins or ends.
-    pub fn on_leaving(&mut self, slots: RangeInclusive<u16>, has_failed: bool) {
+    /// Notes that the migration of these slots to another node, in one step, has ended well (true), begins or fails.
+    pub fn on_leaving(&mut self, slots: RangeInclusive<u16>, has_ended: bool) {
         if let Some(known) = &mut self.0 {
-            slots.filter(|&slot| slot < CLUSTER_SLOTS).for_each(|slot| known.kept.set(slot, has_failed));
+            slots.filter(|&slot| slot < CLUSTER_SLOTS).for_each(|slot| known.leaving.set(slot, !has_ended));
         }
     }
 
-    /// Returns the slots whose migration in one step to another node failed.
-    pub fn kept(&self) -> SlotSet {
-        self.0.as_ref().map_or_else(SlotSet::default, |known| known.kept.clone())
+    /// Returns the slots whose migration in one step to another node has begun, and has not ended well.
+    pub fn leaving(&self) -> SlotSet {
+        self.0.as_ref().map_or_else(SlotSet::default, |known| known.leaving.clone())
     }
 
     /// Notes that at `now` these slots have come to this node in one step with their locks. It serves them from now on,
@@ -220,6 +220,11 @@ impl Slots {
             }
         }
         gained
+    }
+
+    /// Returns whether an answer that opens a slot may still come.
+    pub fn await_answers(&self, now: BootTime) -> bool {
+        self.0.iter().flat_map(|known| known.unsettled.values()).any(|unsettled| unsettled.awaits_answer(now))
     }
 
     /// Returns whether the source of a slot has not answered in time.
@@ -243,33 +248,26 @@ impl Slots {
         wanted.into_keys().collect()
     }
 
-    /// Takes the answer of the node `from`. A slot that it kept for a moment is guarded until `longest`. Returns the number of slots that are guarded because of it, and of those that are now open. `None`
+    /// Takes the answer of the node `from`. Returns the number of slots that are guarded because of it, and of those that are now open. `None`
     /// if the answer does not count.
-    pub fn on_source_answer(
-        &mut self,
-        from: ServerId,
-        answer: Answer,
-        now: BootTime,
-        longest: BootTime,
-    ) -> Option<(usize, usize)> {
-        let (known, asked, until, kept) = (self.0.as_mut()?, answer.asked, answer.until, answer.kept.clone());
+    pub fn on_source_answer(&mut self, from: ServerId, answer: Answer, now: BootTime) -> Option<(usize, usize)> {
+        let (known, asked, until, leaving) = (self.0.as_mut()?, answer.asked, answer.until, answer.leaving.clone());
         if !known.sources.on_answer(&from, answer) {
             return None;
         }
         let settled =
             |unsettled: &Unsettled| unsettled.from == from && unsettled.since <= asked && unsettled.awaits_answer(now);
-        let slots: Vec<u16> =
-            known.unsettled.iter().filter(|(_, unsettled)| settled(unsettled)).map(|(slot, _)| *slot).collect();
-        let mut guarded = 0;
-        for &slot in &slots {
-            known.unsettled.remove(&slot);
-            let until = if kept.contains(slot) { longest } else { until };
-            if now <= until {
-                known.guard(slot, until);
-                guarded += 1;
+        let settled =
+            known.unsettled.iter().filter(|(slot, unsettled)| settled(unsettled) && !leaving.contains(**slot));
+        let slots: Vec<u16> = settled.map(|(slot, _)| *slot).collect();
+        let is_guarded = now <= until;
+        for slot in &slots {
+            known.unsettled.remove(slot);
+            if is_guarded {
+                known.guard(*slot, until);
             }
         }
-        Some((guarded, slots.len() - guarded))
+        Some(if is_guarded { (slots.len(), 0) } else { (0, slots.len()) })
     }
 
     /// Notes that at `now` the node serves the slots `owned`, and that `moves` are under way. Slots that it gained
@@ -294,13 +292,13 @@ impl Slots {
                 }
             }
         }
-        exported.keys().for_each(|&slot| known.kept.set(slot, false));
+        exported.keys().for_each(|&slot| known.leaving.set(slot, false));
         known.exported = exported;
         for slot in 0..CLUSTER_SLOTS {
             let (is_owned, was_served) = (owned.contains(slot), known.served.contains(slot));
             if is_owned && !was_served {
                 gained.unknown += 1;
-                known.kept.set(slot, false);
+                known.leaving.set(slot, false);
                 let arriving = known.arriving.remove(&slot);
                 let from = known.imported.get(&slot).map_or(arriving, |(from, _)| *from);
                 if !covered {

@@ -35,8 +35,9 @@ pub struct Answer {
     pub until: BootTime,
     /// The slots that it exports key by key to this node.
     pub exported: SlotSet,
-    /// The slots whose migration in one step failed at the node, so that it may have granted locks in them since.
-    pub kept: SlotSet,
+    /// The slots whose migration in one step, from that node, has begun and not ended well. They may have come without
+    /// the locks that it granted last.
+    pub leaving: SlotSet,
     /// The bounds of its tokens while the answer counts.
     pub tokens: TokenBounds,
 }
@@ -96,7 +97,13 @@ mod tests {
     const FROM: ServerId = [b'a'; 40];
 
     fn answer(asked: BootTime, until: BootTime) -> Answer {
-        Answer { asked, until, exported: SlotSet::default(), kept: SlotSet::default(), tokens: TokenBounds::default() }
+        Answer {
+            asked,
+            until,
+            exported: SlotSet::default(),
+            leaving: SlotSet::default(),
+            tokens: TokenBounds::default(),
+        }
     }
 
     fn forgot_until(sources: &Sources, since: BootTime, now: BootTime) -> Option<BootTime> {

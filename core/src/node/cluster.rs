@@ -21,8 +21,8 @@ pub struct SourceAnswer {
     pub forgotten_ms: u32,
     /// The slots that the node exports key by key to the one that asked.
     pub exported: SlotSet,
-    /// The slots whose migration in one step failed, so that the node may have granted locks in them since.
-    pub kept: SlotSet,
+    /// The slots whose migration in one step has begun and not ended well, so that the node may grant locks in them.
+    pub leaving: SlotSet,
     /// The bounds of the tokens with which the node grants locks in these slots while its answer counts.
     pub tokens: TokenBounds,
 }
@@ -70,9 +70,10 @@ impl Node {
         self.slots.on_arriving(slots, from);
     }
 
-    /// Notes that the migration of these slots to another node, in one step, has failed (true), begins or ends.
-    pub fn on_slots_leaving(&mut self, slots: RangeInclusive<u16>, has_failed: bool) {
-        self.slots.on_leaving(slots, has_failed);
+    /// Notes that the migration of these slots to another node, in one step, has ended well (true), begins or
+    /// fails.
+    pub fn on_slots_leaving(&mut self, slots: RangeInclusive<u16>, has_ended: bool) {
+        self.slots.on_leaving(slots, has_ended);
     }
 
     /// Notes that these slots have come to this node in one step with their locks. It grants nothing in them until it
@@ -97,15 +98,14 @@ impl Node {
         answer: SourceAnswer,
         now: BootTime,
     ) -> (usize, usize) {
-        let SourceAnswer { forgotten_ms, exported, kept, tokens } = answer;
+        let SourceAnswer { forgotten_ms, exported, leaving, tokens } = answer;
         if tokens.largest() > BELIEVED_MAX {
             return (0, 0);
         }
         // The other node's clock may be slower than this one's.
         let until = if forgotten_ms == 0 { BootTime::default() } else { now.plus_ms(guard_ms(forgotten_ms, 0)) };
-        let answer = Answer { asked, until, exported, kept, tokens: tokens.clone() };
-        let longest = now.plus_ms(self.guard_ms(now));
-        let (guarded, open) = self.slots.on_source_answer(from, answer, now, longest).unwrap_or_default();
+        let answer = Answer { asked, until, exported, leaving, tokens: tokens.clone() };
+        let (guarded, open) = self.slots.on_source_answer(from, answer, now).unwrap_or_default();
         if guarded + open > 0 {
             self.tokens.pass(&tokens);
         }
@@ -121,8 +121,8 @@ impl Node {
         // The other node's clock may be slower than this one's.
         let until = now.boot.plus_ms(guard_ms(FRESH_MS, 0));
         let tokens = self.tokens.tell(now, self.skew_ms, until);
-        let (exported, kept) = (self.slots.exported_to(to), self.slots.kept());
-        Some(SourceAnswer { forgotten_ms: self.forgotten_ms(now.boot), exported, kept, tokens })
+        let (exported, leaving) = (self.slots.exported_to(to), self.slots.leaving());
+        Some(SourceAnswer { forgotten_ms: self.forgotten_ms(now.boot), exported, leaving, tokens })
     }
 
     /// Returns the longest time, in milliseconds, for which a grant that this node has forgotten may still last; 0 if

@@ -320,7 +320,7 @@ impl Node {
     #[inline(never)]
     fn prepare_token_in_cluster(&mut self, key: Key<'_>, proposal: Option<Token>, now: Now) -> Result<(), Refusal> {
         if self.slots.exports(key.name) {
-            self.tokens.ensure_told(key.name, proposal.map_or(now.wall_us, Token::get), now.boot)?;
+            self.tokens.ensure_told(key.name, proposal, now, self.skew_ms)?;
         }
         if let Some(answer) = self.slots.source_answer(key.name, now.boot) {
             self.tokens.pass_for(key.name, &answer.tokens);

@@ -164,11 +164,12 @@ impl Tokens {
     }
 
     /// Refuses a grant of `key`, whose slot moves, if the grant's token would be larger than this node has told another
-    /// one, which may be about to grant the same key. The token would be `value`, or the next of the stripe.
-    pub fn ensure_told(&self, key: &[u8], value: u64, now: BootTime) -> Result<(), Refusal> {
+    /// one, which may be about to grant the same key.
+    pub fn ensure_told(&self, key: &[u8], proposal: Option<Token>, now: Now, skew_ms: u32) -> Result<(), Refusal> {
         let stripe = self.stripe(key);
-        match self.told.is_above_until(stripe, value.max(self.last[stripe as usize] + 1), now) {
-            Some(until) => Err(Refusal::SlotGuarded { left_ms: until.ms_since_rounded_up(now).max(1) }),
+        let token = self.value(self.last[stripe as usize], stripe, proposal, now, skew_ms);
+        match self.told.is_above_until(stripe, token, now.boot) {
+            Some(until) => Err(Refusal::SlotGuarded { left_ms: until.ms_since_rounded_up(now.boot).max(1) }),
             None => Ok(()),
         }
     }
@@ -193,16 +194,23 @@ impl Tokens {
             self.raise_floor(bounds.highest);
         }
         for apart in &bounds.stripes {
-            if !self.stripes.is_full() || apart.ceiling <= self.ceiling {
+            if self.has_room_for(apart) {
                 self.observe_stripes(std::slice::from_ref(apart));
             }
         }
     }
 
+    /// Returns whether tokens up to this bound of another node's stripe can be issued here.
+    fn has_room_for(&self, apart: &StripeCeiling) -> bool {
+        apart.ceiling <= self.ceiling || !self.stripes.is_full() || self.stripes.has(apart.stripe)
+    }
+
     /// Notes that another node may have issued tokens within `bounds` for `key`: the key's later tokens are larger.
     pub fn pass_for(&mut self, key: &[u8], bounds: &TokenBounds) {
         let stripe = self.stripe(key);
-        if let Some(token) = Token::new(bounds.of(stripe).min(TOKEN_LIMIT - 1)) {
+        let apart = bounds.stripes.iter().find(|apart| apart.stripe == stripe && self.has_room_for(apart));
+        let bound = apart.map_or(0, |apart| apart.ceiling).max(bounds.highest);
+        if let Some(token) = Token::new(bound.min(TOKEN_LIMIT - 1)) {
             self.set_last(stripe, token, false);
         }
     }
@@ -282,6 +290,18 @@ impl Tokens {
         self.issue_on(self.stripe(key), floor, mode == Mode::Shared, proposal, now, skew_ms)
     }
 
+    /// Returns the value of the next token in `stripe` for a grant that has to be above `floor`.
+    #[inline(always)]
+    fn value(&self, floor: u64, stripe: u32, proposal: Option<Token>, now: Now, skew_ms: u32) -> u64 {
+        let last = self.last[stripe as usize];
+        let bound = ahead_us(now.wall_us, skew_ms).min(self.ceiling);
+        match proposal {
+            Some(proposal) if floor < proposal.get() && proposal.get() <= bound => proposal.get(),
+            Some(_) => last + 1,
+            None => (last + 1).max(now.wall_us.min(self.ceiling)),
+        }
+    }
+
     #[inline(always)]
     fn issue_on(
         &mut self,
@@ -292,13 +312,7 @@ impl Tokens {
         now: Now,
         skew_ms: u32,
     ) -> Result<Token, Refusal> {
-        let last = self.last[stripe as usize];
-        let bound = ahead_us(now.wall_us, skew_ms).min(self.ceiling);
-        let value = match proposal {
-            Some(proposal) if floor < proposal.get() && proposal.get() <= bound => proposal.get(),
-            Some(_) => last + 1,
-            None => (last + 1).max(now.wall_us.min(self.ceiling)),
-        };
+        let value = self.value(floor, stripe, proposal, now, skew_ms);
         let token = Token::new(value).ok_or(Refusal::TokensExhausted)?;
         if !self.is_below_ceiling(stripe, token) {
             self.raise_ceiling(stripe, token, now, skew_ms);

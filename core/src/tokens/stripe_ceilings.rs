@@ -86,6 +86,11 @@ impl StripeCeilings {
         true
     }
 
+    /// Returns whether `stripe` has a ceiling of its own.
+    pub(crate) fn has(&self, stripe: u32) -> bool {
+        self.above.contains_key(&stripe)
+    }
+
     /// Returns whether no further stripe can have a ceiling of its own.
     pub(crate) fn is_full(&self) -> bool {
         self.above.len() >= self.max

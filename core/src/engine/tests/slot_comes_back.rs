@@ -222,7 +222,7 @@ impl Cluster {
                 let answer = SourceAnswer {
                     forgotten_ms,
                     exported: SlotSet::default(),
-                    kept: SlotSet::default(),
+                    leaving: SlotSet::default(),
                     tokens: TokenBounds::default(),
                 };
                 self.node.on_source_answer(OTHER, asked, answer, self.now().boot);
