@@ -103,6 +103,9 @@ pub struct Waiter {
     /// of.
     #[serde(skip)]
     pub is_waiting: bool,
+    /// The number of nodes that show the request.
+    #[serde(skip)]
+    pub nodes: usize,
 }
 
 /// The nodes' answers about a key: its holders, if any, and its waiters.
@@ -267,7 +270,10 @@ fn merged(queues: Vec<NodeQueue>, majority: usize) -> Vec<Waiter> {
         all.extend(queue.first.into_iter().filter(|waiter| !counts.contains_key(&waiter.owner)));
         owners.into_iter().for_each(|owner| *counts.entry(owner).or_default() += 1);
     }
-    all.iter_mut().for_each(|waiter| waiter.is_waiting = counts[&waiter.owner] >= majority);
+    for waiter in &mut all {
+        waiter.nodes = counts[&waiter.owner];
+        waiter.is_waiting = waiter.nodes >= majority;
+    }
     all.sort_by_key(|waiter| Reverse(waiter.is_waiting));
     all.truncate(longest);
     all
@@ -425,6 +431,7 @@ impl Waiter {
             waited_ms: fields.get("waited"),
             behind: fields.get("behind"),
             is_waiting: false,
+            nodes: 0,
         })
     }
 

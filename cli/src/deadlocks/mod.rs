@@ -129,11 +129,18 @@ async fn read_locks(nodes: &Nodes) -> Result<Reading, Failure> {
             // they count as unsure, too.
             let others = unsure(first, &replies).len() + nodes.len().saturating_sub(replies.len());
             is_unknown |= known(nodes.len(), first.map_or(0, |first| first.nodes), others) == HoldStatus::Unknown;
+            let silent = unsure(None, &replies).len() + nodes.len().saturating_sub(replies.len());
+            is_unknown |= may_wait_unseen(&together.queue, nodes.len(), silent);
             told.push(waited_for(&view.key, together));
         }
     }
     let unsure = is_unknown.then(|| line(whys, nodes.len()));
     Ok(Reading { locks: told, has_more, is_whole, unsure })
+}
+
+/// Returns whether a request that too few of `nodes` nodes show may also wait on those that cannot say, `silent` of them.
+fn may_wait_unseen(queue: &[Waiter], nodes: usize, silent: usize) -> bool {
+    queue.iter().any(|waiter| known(nodes, waiter.nodes, silent) == HoldStatus::Unknown)
 }
 
 fn waited_for(key: &str, together: Together) -> WaitedFor {
@@ -215,16 +222,19 @@ mod tests {
 
     #[test]
     fn a_wait_that_no_majority_shows_is_left_out() {
-        let waiter = |owner: &str, is_waiting| Waiter {
+        let waiter = |owner: &str, nodes| Waiter {
             note: String::new(),
             holder_id: None,
             owner: owner.to_owned(),
             mode: String::new(),
             waited_ms: 0,
             behind: 0,
-            is_waiting,
+            is_waiting: nodes >= 2,
+            nodes,
         };
-        let queue = vec![waiter("61", true), waiter("62", false)];
+        let queue = vec![waiter("61", 2), waiter("62", 1)];
+        assert!(may_wait_unseen(&queue, 3, 1), "the silent node may show it, too");
+        assert!(!may_wait_unseen(&queue, 3, 0) && !may_wait_unseen(&queue[..1], 3, 1));
         let waited = waited_for("k", Together { queue, ..Together::default() });
         let waiters: Vec<_> = waited.waiters.iter().map(|party| party.owner.as_str()).collect();
         assert_eq!(waiters, ["61"]);

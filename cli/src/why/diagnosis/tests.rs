@@ -265,6 +265,7 @@ fn everything_that_was_found_is_told() {
         waited_ms: 5_000,
         behind: 4,
         is_waiting: true,
+        nodes: 5,
     };
     facts.together.queue = vec![waiter];
     facts.together.waiters = 10;
