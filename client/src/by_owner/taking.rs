@@ -138,9 +138,10 @@ impl OneRequest<'_> {
                 Ok(taken) => return self.keep(slot, taken).await,
                 Err(error) => error,
             };
-            // Another process of this owner may have got the lock meanwhile.
+            // Another process of this owner may have the lock, or have got it meanwhile.
             let is_own = error.kind() == ErrorKind::Owned || error.in_the_way() == Some(ErrorKind::Owned);
-            if !self.take.retry || !(is_own || error.kind() == ErrorKind::TimedOut) {
+            let is_unknown = error.kind() == ErrorKind::Contended && error.holder().is_none();
+            if !self.take.retry || !(is_own || is_unknown || error.kind() == ErrorKind::TimedOut) {
                 return Err(error);
             }
             if let Some(granted) = self.take_up(slot).await? {

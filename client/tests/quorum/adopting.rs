@@ -66,6 +66,23 @@ async fn a_repeated_request_leaves_another_attempt_alone() {
     assert_eq!((nodes.0[0].info("expiries"), held(1)), (1, text("you")));
 }
 
+/// The nodes refuse a repeated request because its owner holds the lock by another process, and the answers to the
+/// question who holds it are lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_request_does_not_take_an_unknown_holder_for_another_owner() {
+    let nodes = Nodes::start(3);
+    let first = process(&nodes).await;
+    let (proxies, client) = proxied(&nodes).await;
+    let other = client.by_owner();
+    let again = Take { retry: true, ..take("me") };
+    let token = takes(&first, again.clone()).await.token;
+    proxies.iter().for_each(Proxy::cut_look);
+    match other.take(again).await {
+        Ok(found) => assert_eq!(found.unwrap().token, token),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::NoQuorum),
+    }
+}
+
 /// Two processes of one owner wait for the lock. One gets it. The other, far from the nodes, does not get it in its time.
 /// It finds that lock, or does not know; it does not say that another owner has it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
