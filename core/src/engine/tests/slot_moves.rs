@@ -233,11 +233,7 @@ impl Cluster {
                 let (wall_us, node) = (self.now(SOURCE).wall_us, &mut self.nodes[SOURCE]);
                 node.raise_floor(token_floor(None, &Found::default(), wall_us, node.skew_ms));
             }
-            Event::Waits(ms) => {
-                if self.unanswered_since.is_none() {
-                    self.us += ms * 1_000;
-                }
-            }
+            Event::Waits(ms) if self.unanswered_since.is_none() => self.us += ms * 1_000,
             _ => {}
         }
         let us = self.us;
