@@ -54,7 +54,7 @@ async fn a_lock_is_found_beside_a_grant_that_is_left_over() {
 async fn a_repeated_request_leaves_another_attempt_alone() {
     let nodes = Nodes::start(3);
     let locks = process(&nodes).await;
-    nodes.0[0].client().say("LOCK.ACQUIRE k me#0123456789abcdef 2000");
+    nodes.0[0].client().say("LOCK.ACQUIRE k me#0123456789abcdef 4000");
     nodes.0[1].client().say("LOCK.ACQUIRE k you 60000");
     let again = Take { retry: true, ..take("me") };
     let error = locks.take(again.clone()).await.unwrap_err();
@@ -103,7 +103,7 @@ async fn a_wait_looks_for_the_lock_that_its_owner_got_by_another_process() {
     };
     let late = async {
         waiters(1).await;
-        other.take(waits(ms(1_000))).await
+        other.take(waits(ms(3_000))).await
     };
     let (granted, found, ()) = tokio::join!(takes(&first, waits(TTL)), late, freed);
     match found {

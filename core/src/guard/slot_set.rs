@@ -50,7 +50,8 @@ impl SlotSet {
         }
     }
 
-    /// Returns the set whose slots have these bits, 64 in a number. `None` if there are not as many numbers as that takes.
+    /// Returns the set whose slots have these bits, 64 in a number. `None` if there are not [`WORDS`](Self::WORDS)
+    /// numbers.
     pub fn from_bits(bits: &[u64]) -> Option<Self> {
         Some(Self(Box::new(bits.try_into().ok()?)))
     }

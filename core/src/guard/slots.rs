@@ -248,8 +248,8 @@ impl Slots {
         wanted.into_keys().collect()
     }
 
-    /// Takes the answer of the node `from`. Returns the number of slots that are guarded because of it, and of those that are now open. `None`
-    /// if the answer does not count.
+    /// Takes the answer of the node `from`. Returns the number of slots that are guarded because of it, and of those that
+    /// are now open. `None` if the answer does not count.
     pub fn on_source_answer(&mut self, from: ServerId, answer: Answer, now: BootTime) -> Option<(usize, usize)> {
         let (known, asked, until, leaving) = (self.0.as_mut()?, answer.asked, answer.until, answer.leaving.clone());
         if !known.sources.on_answer(&from, answer) {

@@ -90,7 +90,8 @@ impl Node {
     }
 
     /// Takes the `answer` of the node `from` to the question of the time `asked`. If slots have come from there for good,
-    /// later tokens are larger than those of that node. Returns the number of slots that are guarded because of it, and of those that are now open.
+    /// later tokens are larger than those of that node. Returns the number of slots that are guarded because of it, and
+    /// of those that are now open.
     pub fn on_source_answer(
         &mut self,
         from: ServerId,

@@ -21,9 +21,9 @@ use crate::values::mode::Mode;
 use crate::values::time::{BootTime, Now, ahead_us};
 use crate::values::token::Token;
 
-/// The number of tokens that a node may issue in one stripe (group of keys) while its answer to another node counts, if its
-/// tokens are ahead of its clock, so that each grant adds one. It covers 5000 grants of one key a second; further ones
-/// are refused for up to 0.2 s. It is so small that the tokens of nodes that import slots from each other grow more
+/// The number of tokens that a node may issue in one stripe (group of keys) while its answer to another node counts, if
+/// its tokens are ahead of its clock, so that each grant adds one. It covers 5000 grants of one key a second; further
+/// ones are refused for up to 0.2 s. It is so small that the tokens of nodes that import slots from each other grow more
 /// slowly than their clocks, although each answer adds it.
 const TOKENS_MEANWHILE: u64 = 1_000;
 
