@@ -265,12 +265,14 @@ fn watchers_of_a_slot_that_is_gone_are_redirected() {
     let move_to = |at: &Member, line: &str| assert_eq!(at.client().say(line), text("OK"));
     move_to(&other, &format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", one.id));
     move_to(&one, &format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", other.id));
+    assert!(of_free.hear().is_error("TRYAGAIN"), "the other node grants it from now on");
     move_to(&one, &format!("MIGRATE 127.0.0.1 {} k 0 60000", other.server.port()));
     assert!(of_held.hear().is_error("TRYAGAIN"), "its slot is on its way");
     for member in [&other, &one] {
         move_to(member, &format!("CLUSTER SETSLOT {SLOT} NODE {}", other.id));
     }
-    assert_eq!(error(of_free.hear()), format!("MOVED {SLOT} 127.0.0.1:{}", other.server.port()));
+    let moved = format!("MOVED {SLOT} 127.0.0.1:{}", other.server.port());
+    assert_eq!(error(one.client().say("LOCK.WATCH {k}free 60000")), moved);
     let mut there = other.client();
     assert_eq!(told(&there.say("LOCK.WATCH k 60000")).1, token);
 }
