@@ -139,9 +139,10 @@ impl OneRequest<'_> {
                 Err(error) => error,
             };
             // Another process of this owner may have the lock, or have got it meanwhile.
-            let is_own = error.kind() == ErrorKind::Owned || error.in_the_way() == Some(ErrorKind::Owned);
-            let is_unknown = error.kind() == ErrorKind::Contended && error.holder().is_none();
-            if !self.take.retry || !(is_own || is_unknown || error.kind() == ErrorKind::TimedOut) {
+            let obstacle = error.in_the_way().unwrap_or(error.kind());
+            let is_own = obstacle == ErrorKind::Owned;
+            let may_be_own = error.kind() == ErrorKind::TimedOut || error.holder().is_none();
+            if !self.take.retry || !(is_own || (obstacle == ErrorKind::Contended && may_be_own)) {
                 return Err(error);
             }
             if let Some(granted) = self.take_up(slot).await? {
