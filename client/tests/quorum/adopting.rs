@@ -78,7 +78,8 @@ async fn a_repeated_request_does_not_take_an_unknown_holder_for_another_owner() 
     let token = takes(&first, again.clone()).await.token;
     proxies.iter().for_each(Proxy::cut_look);
     match other.take(again).await {
-        Ok(found) => assert_eq!(found.unwrap().token, token),
+        // The tokens of the nodes may have differed, and been raised since.
+        Ok(found) => assert!(found.unwrap().token >= token),
         Err(error) => assert_eq!(error.kind(), ErrorKind::NoQuorum),
     }
 }
@@ -107,7 +108,7 @@ async fn a_wait_looks_for_the_lock_that_its_owner_got_by_another_process() {
     };
     let (granted, found, ()) = tokio::join!(takes(&first, waits(TTL)), late, freed);
     match found {
-        Ok(found) => assert_eq!(found.unwrap().token, granted.token),
+        Ok(found) => assert!(found.unwrap().token >= granted.token),
         Err(error) => assert_eq!(error.in_the_way(), Some(ErrorKind::NoQuorum)),
     }
 }
