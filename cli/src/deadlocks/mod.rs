@@ -127,10 +127,10 @@ async fn read_locks(nodes: &Nodes) -> Result<Reading, Failure> {
             let replies: Vec<ServerAnswer<Reply>> = said.into_iter().map(with_guard).collect();
             // Each node with a server that answers has one reply; the other nodes cannot say who holds the lock, so
             // they count as unsure, too.
-            let others = unsure(first, &replies).len() + nodes.len().saturating_sub(replies.len());
+            let missing = nodes.len().saturating_sub(replies.len());
+            let others = unsure(first, &replies).len() + missing;
             is_unknown |= known(nodes.len(), first.map_or(0, |first| first.nodes), others) == HoldStatus::Unknown;
-            let silent = unsure(None, &replies).len() + nodes.len().saturating_sub(replies.len());
-            is_unknown |= may_wait_unseen(&together.queue, nodes.len(), silent);
+            is_unknown |= may_wait_unseen(&together.queue, nodes.len(), unsure(None, &replies).len() + missing);
             told.push(waited_for(&view.key, together));
         }
     }

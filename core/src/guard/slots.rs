@@ -249,17 +249,25 @@ impl Slots {
     }
 
     /// Takes the answer of the node `from`. Returns the number of slots that are guarded because of it, and of those that
-    /// are now open. `None` if the answer does not count.
-    pub fn on_source_answer(&mut self, from: ServerId, answer: Answer, now: BootTime) -> Option<(usize, usize)> {
-        let (known, asked, until, leaving) = (self.0.as_mut()?, answer.asked, answer.until, answer.leaving.clone());
+    /// are now open.
+    pub fn on_source_answer(&mut self, from: ServerId, answer: Answer, now: BootTime) -> (usize, usize) {
+        let Some(known) = &mut self.0 else { return (0, 0) };
+        let (asked, until, leaving) = (answer.asked, answer.until, answer.leaving.clone());
         if !known.sources.on_answer(&from, answer) {
-            return None;
+            return (0, 0);
         }
-        let settled =
-            |unsettled: &Unsettled| unsettled.from == from && unsettled.since <= asked && unsettled.awaits_answer(now);
-        let settled =
-            known.unsettled.iter().filter(|(slot, unsettled)| settled(unsettled) && !leaving.contains(**slot));
-        let slots: Vec<u16> = settled.map(|(slot, _)| *slot).collect();
+        let settled = |slot: u16, unsettled: &Unsettled| {
+            unsettled.from == from
+                && unsettled.since <= asked
+                && unsettled.awaits_answer(now)
+                && !leaving.contains(slot)
+        };
+        let slots: Vec<u16> = known
+            .unsettled
+            .iter()
+            .filter(|(slot, unsettled)| settled(**slot, unsettled))
+            .map(|(slot, _)| *slot)
+            .collect();
         let is_guarded = now <= until;
         for slot in &slots {
             known.unsettled.remove(slot);
@@ -267,7 +275,7 @@ impl Slots {
                 known.guard(*slot, until);
             }
         }
-        Some(if is_guarded { (slots.len(), 0) } else { (0, slots.len()) })
+        if is_guarded { (slots.len(), 0) } else { (0, slots.len()) }
     }
 
     /// Notes that at `now` the node serves the slots `owned`, and that `moves` are under way. Slots that it gained

@@ -106,7 +106,7 @@ impl Node {
         // The other node's clock may be slower than this one's.
         let until = if forgotten_ms == 0 { BootTime::default() } else { now.plus_ms(guard_ms(forgotten_ms, 0)) };
         let answer = Answer { asked, until, exported, leaving, tokens: tokens.clone() };
-        let (guarded, open) = self.slots.on_source_answer(from, answer, now).unwrap_or_default();
+        let (guarded, open) = self.slots.on_source_answer(from, answer, now);
         if guarded + open > 0 {
             self.tokens.pass(&tokens);
         }

@@ -208,7 +208,7 @@ impl Tokens {
     /// Notes that another node may have issued tokens within `bounds` for `key`: the key's later tokens are larger.
     pub fn pass_for(&mut self, key: &[u8], bounds: &TokenBounds) {
         let stripe = self.stripe(key);
-        let apart = bounds.stripes.iter().find(|apart| apart.stripe == stripe && self.has_room_for(apart));
+        let apart = bounds.apart(stripe).filter(|apart| self.has_room_for(apart));
         let bound = apart.map_or(0, |apart| apart.ceiling).max(bounds.highest);
         if let Some(token) = Token::new(bound.min(TOKEN_LIMIT - 1)) {
             self.set_last(stripe, token, false);

@@ -21,10 +21,14 @@ pub struct TokenBounds {
 }
 
 impl TokenBounds {
+    /// Returns the bound that this stripe has of its own.
+    pub(super) fn apart(&self, stripe: u32) -> Option<&StripeCeiling> {
+        self.stripes.iter().find(|apart| apart.stripe == stripe)
+    }
+
     /// Returns the bound of this stripe.
-    pub(super) fn of(&self, stripe: u32) -> u64 {
-        let apart = self.stripes.iter().find(|apart| apart.stripe == stripe);
-        apart.map_or(0, |apart| apart.ceiling).max(self.highest)
+    fn of(&self, stripe: u32) -> u64 {
+        self.apart(stripe).map_or(0, |apart| apart.ceiling).max(self.highest)
     }
 
     /// Returns the largest of all bounds.

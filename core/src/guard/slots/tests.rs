@@ -154,19 +154,19 @@ fn an_imported_slot_is_refused_until_its_source_has_answered_or_for_a_whole_guar
     assert_eq!(slots.ask_sources(ASKED), [FROM], "at once");
     assert_eq!(
         slots.on_source_answer(FROM, answer(NOW, BootTime::default()), ASKED),
-        Some((0, 0)),
+        (0, 0),
         "to the earlier question"
     );
     assert_eq!(refused(&slots, ASKED), 10);
     let mut silent = slots.clone();
     let late = ASKED.plus_ms(1_001);
     assert!(!silent.has_silent_source(ASKED.plus_ms(1_000)) && silent.has_silent_source(late));
-    assert_eq!(silent.on_source_answer(FROM, answer(ASKED, BootTime::default()), late), Some((0, 0)), "too late");
+    assert_eq!(silent.on_source_answer(FROM, answer(ASKED, BootTime::default()), late), (0, 0), "too late");
     assert_eq!((refused(&silent, late), refused(&silent, END), refused(&silent, END.plus_us(1))), (61_599, 1, 0));
     let mut forgetful = slots.clone();
-    assert_eq!(forgetful.on_source_answer(FROM, answer(ASKED, ASKED.plus_ms(700)), ASKED), Some((1, 0)));
+    assert_eq!(forgetful.on_source_answer(FROM, answer(ASKED, ASKED.plus_ms(700)), ASKED), (1, 0));
     assert_eq!((refused(&forgetful, ASKED), refused(&forgetful, ASKED.plus_ms(701))), (700, 0));
-    assert_eq!(slots.on_source_answer(FROM, answer(ASKED, BootTime::default()), ASKED), Some((0, 1)));
+    assert_eq!(slots.on_source_answer(FROM, answer(ASKED, BootTime::default()), ASKED), (0, 1));
     assert_eq!((refused(&slots, ASKED), slots.guarded(ASKED), slots.guarded_until(ASKED)), (0, 0, None));
     slots.update(&set(7_629..=7_629), no_moves(), ASKED, END);
     assert!(slots.ask_sources(END).is_empty(), "nothing comes from it any more");
@@ -222,7 +222,7 @@ fn a_slot_that_its_source_kept_for_a_moment_is_guarded() {
         let now = NOW.plus_ms(if has_failed { 500 } else { 0 });
         slots.ask_sources(now);
         let answered = Answer { leaving: source.leaving(), ..answer(now, BootTime::default()) };
-        assert_eq!(slots.on_source_answer(FROM, answered, now), Some((0, usize::from(!has_failed))));
+        assert_eq!(slots.on_source_answer(FROM, answered, now), (0, usize::from(!has_failed)));
         assert_eq!(refused(&slots, now), 10, "it may have failed, or not have heard of its end");
     }
     assert_eq!(refused(&slots, NOW.plus_ms(1_001)), 61_599);
