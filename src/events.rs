@@ -9,7 +9,7 @@ use palisade_core::engine::Key;
 
 use crate::driver::{blocked_clients, cluster, gates, grant_events, listeners, propagation, slot_sources, timer};
 use crate::durability::{dropped_locks, incarnation, promotion, settings, start, tick};
-use crate::ffi::{Arrival, BusEvents, Context, Events, Job, KeyName, LockKey, Progress, SlotEvents, Source};
+use crate::ffi::{Arrival, BusEvents, Context, Events, KeyName, LockKey, MigrationId, Progress, SlotEvents, Source};
 use crate::{clock, state};
 
 /// The handlers of the server's events.
@@ -143,17 +143,23 @@ impl SlotEvents for NodeEvents {
         cluster::read_slots(ctx);
     }
 
-    fn on_slots_migrating(ctx: Context<'_>, slots: &[RangeInclusive<u16>], progress: Progress) {
+    fn on_slots_coming(ctx: Context<'_>, by: MigrationId, slots: &[RangeInclusive<u16>], progress: Progress) {
+        // Its own files tell of earlier migrations. What the node knows of their locks is judged at its start.
+        if LOADING.get().is_some_and(|from| from != Source::Master) {
+            return;
+        }
         match progress {
-            Progress::Begins => cluster::on_arriving(ctx, slots),
-            Progress::Fails => cluster::on_arrival_cancelled(slots),
-            Progress::Ends => cluster::on_arrived(ctx, slots),
+            Progress::Begins => cluster::on_arriving(ctx, slots, by),
+            Progress::Fails => cluster::on_not_arriving(slots, by),
+            Progress::Ends => cluster::on_arrived(ctx, slots, by),
         }
     }
 
-    fn on_slots_leaving(job: Job, slots: &[RangeInclusive<u16>], progress: Progress) {
-        cluster::on_leaving(slots, progress);
-        promotion::on_slots_leaving(job, progress == Progress::Begins);
+    fn on_slots_leaving(id: MigrationId, progress: Progress) {
+        if progress == Progress::Ends {
+            cluster::on_left(id);
+        }
+        promotion::on_slots_leaving(id, progress == Progress::Begins);
     }
 }
 

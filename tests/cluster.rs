@@ -1,7 +1,8 @@
 //! In a cluster, a lock is granted by the node that serves its slot, and waiters are redirected there.
 
 use crate::harness::{
-    Member, Reply, asking, cluster, error, in_step, int, joined, migrate_slots, null, queues, text, wait_until,
+    Member, Reply, Setup, asking, cluster, error, in_step, int, joined, joined_with, migrate_slots, null, queues, text,
+    wait_until,
 };
 
 /// The slot of `k`.
@@ -180,6 +181,23 @@ fn a_slot_that_moves_in_one_step() {
     assert_eq!(there.say("LOCK.RELEASE k me"), int(0));
     assert!(there.outlast_guard("LOCK.ACQUIRE k next 60000").as_int() > token);
     wait_until("the source has none of it", || (one.server.info("held"), one.server.info("waiters")) == (0, 0));
+}
+
+/// The AOF has the migration by which the slot came. To load it again says nothing about the slot's locks.
+#[test]
+fn a_restart_guards_no_slot_that_came_in_one_step() {
+    let [one, mut other] = joined_with(["0 16383", ""], Setup::aof);
+    if !migrate_slots(&one, &[SLOT], &other) {
+        return;
+    }
+    wait_until("the slot has moved", || !other.client().say("LOCK.ACQUIRE k me 60000 RETRY").is_error("MOVED"));
+    let token = other.client().outlast_guard("LOCK.ACQUIRE k me 60000 RETRY").as_int();
+    other.server.kill();
+    other.server.start_again();
+    let mut there = other.client();
+    wait_until("it serves", || !there.say("GET k").is_error("CLUSTERDOWN"));
+    assert_eq!((other.server.info("guarded_slots"), other.server.info("guard_ms")), (0, 0));
+    assert_eq!(there.say("LOCK.INFO k").field("token"), int(token));
 }
 
 /// The server gives up an export if it has to send replicas a command without a slot, such as the one with the

@@ -80,7 +80,7 @@ pub use guard::flush::Flush;
 pub use guard::outstanding::{Master, OutstandingTtl};
 pub use guard::slot_set::{CLUSTER_SLOTS, SlotSet, slot_of};
 pub use guard::slots::{Gained, Moves, Slots};
-pub use guard::sources::{ASK_AGAIN_MS, ServerId};
+pub use guard::sources::{ASK_AGAIN_MS, MigrationId, ServerId, SourceAnswer};
 pub use guard::{Armed, Guard, SavedGuard, guard_ms};
 pub use history::ending::Ending;
 pub use history::grant_events::{GrantEvent, Happened};
@@ -99,7 +99,6 @@ pub use lock::holders::Holders;
 pub use lock::modes::Modes;
 pub use lock::phase::Phase;
 pub use members::{Membership, SavedMembership};
-pub use node::cluster::SourceAnswer;
 pub use node::counters::Counters;
 #[cfg(feature = "tamper")]
 pub use node::tamper::Tamper;

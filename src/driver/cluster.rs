@@ -14,11 +14,11 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use palisade_core::{BootTime, Gained, Moves, Now, Refusal, ServerId, SlotSet};
+use palisade_core::{BootTime, Gained, MigrationId, Moves, Now, Refusal, ServerId, SlotSet};
 
 use super::slot_sources;
 use crate::durability::incarnation;
-use crate::ffi::{CallReply, Context, KeyName, Progress, warn};
+use crate::ffi::{CallReply, Context, KeyName, warn};
 use crate::{clock, state};
 
 /// The length of the pause after a read of the slots, as a multiple of the processor time that the read took. So reads
@@ -138,31 +138,31 @@ pub fn on_dropped(name: &[u8], end: BootTime) {
     }
 }
 
-/// Notes that these slots are coming in one step with their locks, from the node that serves the first of them.
-pub fn on_arriving(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
+/// Notes that these slots are coming in one step with their locks, by the migration `by`, from the node that serves the
+/// first of them.
+pub fn on_arriving(ctx: Context<'_>, slots: &[RangeInclusive<u16>], by: MigrationId) {
     let nodes = nodes(ctx).unwrap_or_default();
-    let from = slots.first().and_then(|slots| owner_of(&nodes, *slots.start()));
-    state::with(|node| slots.iter().for_each(|slots| node.on_slots_arriving(slots.clone(), from)));
+    if let Some(from) = slots.first().and_then(|slots| owner_of(&nodes, *slots.start())) {
+        state::with(|node| slots.iter().for_each(|slots| node.on_slots_arriving(slots.clone(), from, by)));
+    }
 }
 
-/// Notes that these slots are no longer coming.
-pub fn on_arrival_cancelled(slots: &[RangeInclusive<u16>]) {
-    state::with(|node| slots.iter().for_each(|slots| node.on_slots_arriving(slots.clone(), None)));
+/// Notes that the migration `by` of these slots to this node has failed.
+pub fn on_not_arriving(slots: &[RangeInclusive<u16>], by: MigrationId) {
+    state::with(|node| slots.iter().for_each(|slots| node.on_slots_not_arriving(slots.clone(), by)));
 }
 
-/// Notes that the migration of these slots to another node, in one step, begins, fails or ends well.
-pub fn on_leaving(slots: &[RangeInclusive<u16>], progress: Progress) {
-    state::with(|node| {
-        slots.iter().for_each(|slots| node.on_slots_leaving(slots.clone(), progress == Progress::Ends));
-    });
+/// Notes that the migration `id` of slots to another node, in one step, has ended well.
+pub fn on_left(id: MigrationId) {
+    state::with(|node| node.on_slots_left(id, clock::boot_now()));
 }
 
-/// Notes that these slots have come to this node in one step with their locks.
-pub fn on_arrived(ctx: Context<'_>, slots: &[RangeInclusive<u16>]) {
+/// Notes that these slots have come to this node with their locks, by the migration `by`.
+pub fn on_arrived(ctx: Context<'_>, slots: &[RangeInclusive<u16>], by: MigrationId) {
     let now = clock::now();
     let mut all = Gained::default();
     for slots in slots {
-        let gained = state::with(|node| node.on_slots_arrived(slots.clone(), now));
+        let gained = state::with(|node| node.on_slots_arrived(slots.clone(), by, now));
         all = Gained { unknown: all.unknown + gained.unknown, guarded: all.guarded + gained.guarded };
     }
     on_gained(all, now);

@@ -6,14 +6,14 @@
 
 use std::cell::Cell;
 
-use palisade_core::{ASK_AGAIN_MS, BootTime, ServerId, SlotSet, SourceAnswer, StripeCeiling, TokenBounds};
+use palisade_core::{ASK_AGAIN_MS, BootTime, MigrationId, ServerId, SlotSet, SourceAnswer, StripeCeiling, TokenBounds};
 
 use crate::durability::{incarnation, promotion};
 use crate::ffi::{Context, Message, is_poisoned, send, warn};
 use crate::{clock, state};
 
 /// The first bytes of each message, with its version. A message of another module has others.
-const MARK: [u8; 8] = *b"palisad2";
+const MARK: [u8; 8] = *b"palisad3";
 
 thread_local! {
     /// True while a timer runs, at whose end the sources are asked again.
@@ -43,8 +43,9 @@ pub fn ask(ctx: Context<'_>) {
     if is_late && !IS_LOGGED.get() {
         warn(
             "a server from which slots of the cluster came does not say whether it has forgotten locks: it cannot be \
-             reached, its lock module is older or missing, or it kept such a slot for a moment after a failed move. Nothing is granted in these slots until the longest lease \
-             would have ended. LOCK.GUARD LIFT ends that if you know that nobody holds a lock there",
+             reached, it has restarted, its lock module is older or missing, or it kept such a slot for a moment after a \
+             failed move. Nothing is granted in these slots until the longest lease would have ended. LOCK.GUARD LIFT \
+             ends that if you know that nobody holds a lock there",
         );
     }
     IS_LOGGED.set(is_late);
@@ -63,24 +64,27 @@ pub fn answer(ctx: Context<'_>, from: &ServerId, question: &[u8]) {
 /// Builds the message with the answer to the question of the time `asked`.
 fn message(asked: u64, answer: &SourceAnswer) -> Vec<u8> {
     let stripes = answer.tokens.stripes.iter().flat_map(|stripe| [stripe.stripe.into(), stripe.ceiling]);
-    let slots = [&answer.exported, &answer.leaving].into_iter().flat_map(SlotSet::bits).copied();
-    let numbers = [asked, answer.forgotten_ms.into(), answer.tokens.highest].into_iter().chain(slots).chain(stripes);
-    MARK.into_iter().chain(numbers.flat_map(u64::to_le_bytes)).collect()
+    let slots = answer.exported.bits().iter().copied();
+    let head = [answer.ended.len() as u64, asked, answer.forgotten_ms.into(), answer.tokens.highest];
+    let numbers = head.into_iter().chain(slots).chain(stripes).flat_map(u64::to_le_bytes);
+    MARK.into_iter().chain(numbers).chain(answer.ended.iter().flatten().copied()).collect()
 }
 
 /// Parses such a message. Returns the time of the question, and the answer.
 fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
-    let numbers = numbers(message)?;
-    let (&[asked, forgotten_ms, highest], rest) = numbers.split_first_chunk()?;
-    let (exported, rest) = rest.split_at_checked(SlotSet::WORDS)?;
-    let (leaving, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
+    let ended_count = message.strip_prefix(&MARK)?.first_chunk().copied().map(u64::from_le_bytes)?;
+    let ids_len = usize::try_from(ended_count).ok()?.checked_mul(size_of::<MigrationId>())?;
+    let (head, ids) = message.split_at_checked(message.len().checked_sub(ids_len)?)?;
+    let numbers = numbers(head)?;
+    let (&[_, asked, forgotten_ms, highest], rest) = numbers.split_first_chunk()?;
+    let (exported, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
     let (stripes, rest) = stripes.as_chunks();
     let stripe = |&[stripe, ceiling]: &[u64; 2]| Some(StripeCeiling { stripe: stripe.try_into().ok()?, ceiling });
     let stripes = stripes.iter().map(stripe).collect::<Option<_>>()?;
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
-    let (exported, leaving) = (SlotSet::from_bits(exported)?, SlotSet::from_bits(leaving)?);
+    let (exported, ended) = (SlotSet::from_bits(exported)?, ids.as_chunks().0.to_vec());
     rest.is_empty()
-        .then_some((asked, SourceAnswer { forgotten_ms, exported, leaving, tokens: TokenBounds { highest, stripes } }))
+        .then_some((asked, SourceAnswer { forgotten_ms, exported, ended, tokens: TokenBounds { highest, stripes } }))
 }
 
 /// Takes the answer of the server `from`.
@@ -120,16 +124,17 @@ mod tests {
     #[test]
     fn a_message_of_another_module_or_length_says_nothing() {
         let stripes = vec![StripeCeiling { stripe: 3, ceiling: u64::MAX }];
-        let (mut exported, mut leaving) = (SlotSet::default(), SlotSet::default());
+        let mut exported = SlotSet::default();
         exported.insert(64..=64);
-        leaving.insert(0..=0);
-        let answer = SourceAnswer { forgotten_ms: 9, exported, leaving, tokens: TokenBounds { highest: 11, stripes } };
+        let ended = vec![[b'm'; 40], [b'n'; 40]];
+        let answer = SourceAnswer { forgotten_ms: 9, exported, ended, tokens: TokenBounds { highest: 11, stripes } };
         let bytes = message(7, &answer);
         let numbers = numbers(&bytes).unwrap();
-        assert_eq!((&numbers[..5], numbers.len()), (&[7, 9, 11, 0, 1][..], 3 + 2 * SlotSet::WORDS + 2));
+        assert_eq!((&numbers[..6], numbers.len()), (&[2, 7, 9, 11, 0, 1][..], 4 + SlotSet::WORDS + 2 + 10));
         assert_eq!(parse(&bytes), Some((7, answer)));
         let all = bytes.len();
-        for wrong in [&bytes[..20], &bytes[..40], &bytes[..all - 8], &bytes[..all - 3], &bytes[1..], b""] {
+        for wrong in [&bytes[..12], &bytes[..20], &bytes[..48], &bytes[..all - 8], &bytes[..all - 3], &bytes[1..], b""]
+        {
             assert_eq!(parse(wrong), None);
         }
     }

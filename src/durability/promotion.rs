@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use palisade_core::{BootTime, Now, StripeCeiling, stripes_to_text};
 
 use super::incarnation;
-use crate::ffi::{Context, Job};
+use crate::ffi::{Context, MigrationId};
 use crate::{clock, command_names, config, state};
 
 /// The pause between two messages of a master to its replicas, in milliseconds. A message has the ceiling of tokens and
@@ -21,7 +21,7 @@ thread_local! {
     static TOLD_STRIPE_CHANGE: Cell<u64> = const { Cell::new(0) };
     /// The migrations under way by which slots leave this node in one step. Valkey aborts such a migration if replicas
     /// receive a command without a key, as LOCK.CEILING is. So no message is sent meanwhile.
-    static EXPORTS: RefCell<BTreeSet<Job>> = const { RefCell::new(BTreeSet::new()) };
+    static EXPORTS: RefCell<BTreeSet<MigrationId>> = const { RefCell::new(BTreeSet::new()) };
 }
 
 /// Begins anew when the module is loaded: the replicas have received no message yet.
@@ -43,12 +43,12 @@ pub fn send_at_once(ctx: Context<'_>) {
     ctx.start_timer(0, |ctx| send_to_replicas(ctx, clock::now()));
 }
 
-/// Notes that slots begin to leave in one step by the migration `job`, or that this migration is over. When it is over,
+/// Notes that slots begin to leave in one step by the migration `id`, or that this migration is over. When it is over,
 /// the next tick sends what replicas have missed.
-pub fn on_slots_leaving(job: Job, is_under_way: bool) {
+pub fn on_slots_leaving(id: MigrationId, is_under_way: bool) {
     if is_under_way {
-        EXPORTS.with_borrow_mut(|exports| exports.insert(job));
-    } else if EXPORTS.with_borrow_mut(|exports| exports.remove(&job)) {
+        EXPORTS.with_borrow_mut(|exports| exports.insert(id));
+    } else if EXPORTS.with_borrow_mut(|exports| exports.remove(&id)) {
         send_soon();
     }
 }

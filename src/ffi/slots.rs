@@ -20,16 +20,15 @@ pub trait SlotEvents {
     /// Called before a client's command of [`CHANGE_SLOTS`] is performed or refused, and after it.
     fn on_slot_command(ctx: Context<'_>);
 
-    /// Called when a migration of these slots to this node, in one step with their keys, begins, fails or ends.
-    fn on_slots_migrating(ctx: Context<'_>, slots: &[RangeInclusive<u16>], progress: Progress);
+    /// Called when the migration `by` of these slots to this node, in one step with their keys, begins, fails or ends.
+    fn on_slots_coming(ctx: Context<'_>, by: MigrationId, slots: &[RangeInclusive<u16>], progress: Progress);
 
-    /// Called when the migration `job` of these slots to another node, in one step with their keys, begins, fails or
-    /// ends.
-    fn on_slots_leaving(job: Job, slots: &[RangeInclusive<u16>], progress: Progress);
+    /// Called when the migration `id` of slots to another node, in one step with their keys, begins, fails or ends.
+    fn on_slots_leaving(id: MigrationId, progress: Progress);
 }
 
-/// The server's name for a migration of slots.
-pub type Job = [u8; 40];
+/// The server's name for a migration of slots: the same at the node that they leave and at the one to which they come.
+pub type MigrationId = [u8; 40];
 
 /// The progress of a migration of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +69,8 @@ const EXPORT_COMPLETED: u64 = 5;
 #[repr(C)]
 struct Migration {
     version: u64,
-    job: Job,
-    job_end: c_char,
+    id: MigrationId,
+    id_end: c_char,
     ranges: *const Range,
     range_count: u32,
 }
@@ -135,9 +134,9 @@ extern "C" fn on_migration<E: SlotEvents>(
 ) {
     boundary::run("a migration of slots", || {
         // SAFETY: the event carries this struct, with as many ranges as it says, for the length of the call.
-        let (job, ranges) = unsafe {
+        let (id, ranges) = unsafe {
             let migration = &*data.cast::<Migration>();
-            (migration.job, std::slice::from_raw_parts(migration.ranges, migration.range_count as usize))
+            (migration.id, std::slice::from_raw_parts(migration.ranges, migration.range_count as usize))
         };
         let progress = match subevent {
             IMPORT_STARTED | EXPORT_STARTED => Progress::Begins,
@@ -145,12 +144,12 @@ extern "C" fn on_migration<E: SlotEvents>(
             IMPORT_COMPLETED | EXPORT_COMPLETED => Progress::Ends,
             _ => return,
         };
+        if [EXPORT_STARTED, EXPORT_ABORTED, EXPORT_COMPLETED].contains(&subevent) {
+            return E::on_slots_leaving(id, progress);
+        }
         let range = |range: &Range| Some(u16::try_from(range.first).ok()?..=u16::try_from(range.last).ok()?);
         let slots: Vec<_> = ranges.iter().filter_map(range).collect();
-        if [EXPORT_STARTED, EXPORT_ABORTED, EXPORT_COMPLETED].contains(&subevent) {
-            return E::on_slots_leaving(job, &slots, progress);
-        }
         // SAFETY: the server's context lasts for the call.
-        E::on_slots_migrating(unsafe { Context::new(ctx) }, &slots, progress);
+        E::on_slots_coming(unsafe { Context::new(ctx) }, id, &slots, progress);
     });
 }

@@ -6,11 +6,11 @@
 //! it. Then leases may still run that are unknown here, and the locks of that slot alone are guarded until all have
 //! ended. The locks of a slot are also guarded if a flush of that slot drops them together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
 use crate::guard::slot_set::{CLUSTER_SLOTS, SlotSet, slot_of};
-use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, Answer, ServerId, Sources};
+use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, Answer, MigrationId, ServerId, Sources};
 use crate::refusal::Refusal;
 use crate::values::time::BootTime;
 
@@ -36,11 +36,19 @@ pub struct Moves {
     pub exported: BTreeMap<u16, ServerId>,
 }
 
+/// The way in which a slot comes with its locks.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    from: ServerId,
+    /// The migration by which it comes in one step; `None` if it comes key by key.
+    by: Option<MigrationId>,
+}
+
 /// A slot that has come with its locks, but whose source (the node from which it came) has not yet said which grants it
-/// forgot.
+/// forgot, and that it granted nothing there since.
 #[derive(Clone, Copy, Debug)]
 struct Unsettled {
-    from: ServerId,
+    way: Way,
     /// The time at which the slot came. Only the answer to a later question counts.
     since: BootTime,
     /// The end of the slot's guard if no answer comes.
@@ -57,6 +65,13 @@ impl Unsettled {
 /// Time after which a request in a slot that the node does not serve is looked at again, in milliseconds. The slot may
 /// come back.
 const LOOK_AGAIN_MS: u32 = 1_000;
+
+/// The time for which a node tells that a migration of slots from it has ended well, in milliseconds. The target may have
+/// asked for [`ANSWERS_WITHIN_MS`] before the node heard of the end, or begin to ask only now.
+const ENDED_TOLD_MS: u32 = 2 * ANSWERS_WITHIN_MS;
+
+/// The largest number of such migrations that a node tells. A target that does not hear of its own guards the slots.
+const ENDED_TOLD_MAX: usize = 1_000;
 
 /// Returns the refusal until `until`.
 fn guarded(until: BootTime, now: BootTime) -> Refusal {
@@ -75,11 +90,11 @@ struct InCluster {
     imported: BTreeMap<u16, (Option<ServerId>, BootTime)>,
     /// The slots that the node was exporting key by key when it last read them, each with the node to which it goes.
     exported: BTreeMap<u16, ServerId>,
-    /// The slots whose migration in one step to another node has begun, and has not ended well. If it failed, that node
-    /// may take them all the same, without the locks that were granted here since.
-    leaving: SlotSet,
-    /// The slots that are coming to this node in one step, with their locks. Each with the node from which it comes.
-    arriving: BTreeMap<u16, ServerId>,
+    /// The migrations of slots to other nodes, in one step, that ended well a moment ago, each with the time of its end.
+    /// If one fails, its target may take the slots all the same, without the locks that were granted here since.
+    left: VecDeque<(MigrationId, BootTime)>,
+    /// The slots that are coming to this node in one step, with their locks.
+    arriving: BTreeMap<u16, Way>,
     /// The slots that have come with their locks, while their sources have not answered.
     unsettled: BTreeMap<u16, Unsettled>,
     /// The nodes from which these slots come.
@@ -121,7 +136,7 @@ impl InCluster {
             return Err(guarded(now.plus_ms(LOOK_AGAIN_MS), now));
         };
         let answer = from.as_ref().and_then(|from| self.sources.answer(from, *since, now));
-        let exports = answer.filter(|answer| answer.exported.contains(slot));
+        let exports = answer.filter(|answer| answer.said.exported.contains(slot));
         exports.map(Some).ok_or_else(|| guarded(now.plus_ms(ASK_AGAIN_MS), now))
     }
 
@@ -136,16 +151,16 @@ impl InCluster {
         *end = until.max(*end);
     }
 
-    /// Takes a slot that came with its locks from the node `from`. `None`: nobody knows whether all of them came, so
-    /// the slot is guarded until `until`. Returns whether the slot is guarded.
-    fn take(&mut self, slot: u16, from: Option<ServerId>, now: BootTime, until: BootTime) -> bool {
-        match from {
-            Some(from) => {
-                self.unsettled.insert(slot, Unsettled { from, since: now, until });
+    /// Takes a slot that came with its locks. `None`: nobody knows whether all of them came, so the slot is guarded
+    /// until `until`. Returns whether the slot is guarded.
+    fn take(&mut self, slot: u16, way: Option<Way>, now: BootTime, until: BootTime) -> bool {
+        match way {
+            Some(way) => {
+                self.unsettled.insert(slot, Unsettled { way, since: now, until });
             }
             None => self.guard(slot, until),
         }
-        from.is_none()
+        way.is_none()
     }
 
     #[inline(never)]
@@ -180,42 +195,57 @@ impl Slots {
         }
     }
 
-    /// Notes that these slots are coming from the node `from` in one step with their locks. `None`: they no longer are.
-    pub fn on_arriving(&mut self, slots: RangeInclusive<u16>, from: Option<ServerId>) {
+    /// Notes that these slots are coming from the node `from` in one step with their locks, by the migration `by`.
+    pub fn on_arriving(&mut self, slots: RangeInclusive<u16>, from: ServerId, by: MigrationId) {
         if let Some(known) = &mut self.0 {
-            for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
-                match from {
-                    Some(from) => known.arriving.insert(slot, from),
-                    None => known.arriving.remove(&slot),
-                };
+            let way = Way { from, by: Some(by) };
+            known.arriving.extend(slots.filter(|&slot| slot < CLUSTER_SLOTS).map(|slot| (slot, way)));
+        }
+    }
+
+    /// Notes that the migration `by` of these slots to this node has failed.
+    pub fn on_not_arriving(&mut self, slots: RangeInclusive<u16>, by: MigrationId) {
+        if let Some(known) = &mut self.0 {
+            known.arriving.retain(|slot, way| !slots.contains(slot) || way.by != Some(by));
+        }
+    }
+
+    /// Notes that at `now` the migration `id` of slots to another node, in one step, has ended well.
+    pub fn on_left(&mut self, id: MigrationId, now: BootTime) {
+        if let Some(known) = &mut self.0 {
+            known.left.push_back((id, now));
+            if known.left.len() > ENDED_TOLD_MAX {
+                known.left.pop_front();
             }
         }
     }
 
-    /// Notes that the migration of these slots to another node, in one step, has ended well (true), begins or fails.
-    pub fn on_leaving(&mut self, slots: RangeInclusive<u16>, has_ended: bool) {
-        if let Some(known) = &mut self.0 {
-            slots.filter(|&slot| slot < CLUSTER_SLOTS).for_each(|slot| known.leaving.set(slot, !has_ended));
-        }
+    /// Returns the migrations of slots to other nodes, in one step, that ended well a moment before `now`.
+    pub fn left(&mut self, now: BootTime) -> Vec<MigrationId> {
+        let Some(known) = &mut self.0 else { return Vec::new() };
+        known.left.retain(|(_, end)| now <= end.plus_ms(ENDED_TOLD_MS));
+        known.left.iter().map(|(id, _)| *id).collect()
     }
 
-    /// Returns the slots whose migration in one step to another node has begun, and has not ended well.
-    pub fn leaving(&self) -> SlotSet {
-        self.0.as_ref().map_or_else(SlotSet::default, |known| known.leaving.clone())
-    }
-
-    /// Notes that at `now` these slots have come to this node in one step with their locks. It serves them from now on,
-    /// but grants nothing in them until their source has said what it forgot: without an answer until `until`.
-    pub fn on_arrived(&mut self, slots: RangeInclusive<u16>, now: BootTime, until: BootTime) -> Gained {
+    /// Notes that at `now` these slots have come to this node with their locks, by the migration `by`. It serves them
+    /// from now on, but grants nothing in them until their source has said that this migration ended well, and what it
+    /// forgot: without an answer until `until`.
+    pub fn on_arrived(
+        &mut self,
+        slots: RangeInclusive<u16>,
+        by: MigrationId,
+        now: BootTime,
+        until: BootTime,
+    ) -> Gained {
         let mut gained = Gained::default();
         let Some(known) = &mut self.0 else { return gained };
         for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
             gained.unknown += 1;
-            let from = known.arriving.remove(&slot);
-            // A slot that counts as served has been read since it came, and needs nothing. If it was announced
-            // (`from`), it left and came back unread.
-            if from.is_some() || !known.served.contains(slot) {
-                gained.guarded += usize::from(known.take(slot, from, now, until));
+            // The slot may have been read since it came. Or it counts as served because it left and came back unread.
+            let way = known.arriving.remove(&slot).or(known.unsettled.get(&slot).map(|unsettled| unsettled.way));
+            if way.is_some() || !known.served.contains(slot) {
+                let way = way.map(|way| Way { by: Some(by), ..way });
+                gained.guarded += usize::from(known.take(slot, way, now, until));
                 known.served.set(slot, true);
             }
         }
@@ -239,7 +269,7 @@ impl Slots {
         let imported = known.imported.values().filter_map(|(from, since)| Some((from.as_ref().copied()?, *since)));
         let awaited = known.unsettled.values().filter(|unsettled| unsettled.awaits_answer(now));
         let mut wanted: BTreeMap<ServerId, BootTime> = BTreeMap::new();
-        for (from, since) in imported.chain(awaited.map(|unsettled| (unsettled.from, unsettled.since))) {
+        for (from, since) in imported.chain(awaited.map(|unsettled| (unsettled.way.from, unsettled.since))) {
             let last = wanted.entry(from).or_default();
             *last = since.max(*last);
         }
@@ -252,22 +282,13 @@ impl Slots {
     /// are now open.
     pub fn on_source_answer(&mut self, from: ServerId, answer: Answer, now: BootTime) -> (usize, usize) {
         let Some(known) = &mut self.0 else { return (0, 0) };
-        let (asked, until, leaving) = (answer.asked, answer.until, answer.leaving.clone());
-        if !known.sources.on_answer(&from, answer) {
-            return (0, 0);
-        }
-        let settled = |slot: u16, unsettled: &Unsettled| {
-            unsettled.from == from
-                && unsettled.since <= asked
-                && unsettled.awaits_answer(now)
-                && !leaving.contains(slot)
+        let Some(Answer { asked, until, said }) = known.sources.on_answer(&from, answer) else { return (0, 0) };
+        let settles = |Unsettled { way, since, .. }: &Unsettled| {
+            way.from == from && since <= asked && way.by.is_none_or(|by| said.ended.contains(&by))
         };
-        let slots: Vec<u16> = known
-            .unsettled
-            .iter()
-            .filter(|(slot, unsettled)| settled(**slot, unsettled))
-            .map(|(slot, _)| *slot)
-            .collect();
+        let awaited = known.unsettled.iter().filter(|(_, unsettled)| unsettled.awaits_answer(now));
+        let slots: Vec<u16> = awaited.filter(|(_, unsettled)| settles(unsettled)).map(|(slot, _)| *slot).collect();
+        let until = *until;
         let is_guarded = now <= until;
         for slot in &slots {
             known.unsettled.remove(slot);
@@ -300,17 +321,15 @@ impl Slots {
                 }
             }
         }
-        exported.keys().for_each(|&slot| known.leaving.set(slot, false));
         known.exported = exported;
         for slot in 0..CLUSTER_SLOTS {
             let (is_owned, was_served) = (owned.contains(slot), known.served.contains(slot));
             if is_owned && !was_served {
                 gained.unknown += 1;
-                known.leaving.set(slot, false);
-                let arriving = known.arriving.remove(&slot);
-                let from = known.imported.get(&slot).map_or(arriving, |(from, _)| *from);
+                let from = known.imported.get(&slot).and_then(|(from, _)| *from);
+                let way = known.arriving.remove(&slot).or(from.map(|from| Way { from, by: None }));
                 if !covered {
-                    gained.guarded += usize::from(known.take(slot, from, now, until));
+                    gained.guarded += usize::from(known.take(slot, way, now, until));
                 }
             } else if imported.contains_key(&slot) && !known.imported.contains_key(&slot) {
                 gained.unknown += 1;

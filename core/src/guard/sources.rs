@@ -26,20 +26,33 @@ pub const ANSWERS_WITHIN_MS: u32 = 1_000;
 /// The pause between two questions to the same node, in milliseconds, unless another slot has come from it.
 pub const ASK_AGAIN_MS: u32 = 10;
 
-/// A node's answer to this one.
+/// The cluster's name for a migration of slots in one step.
+pub type MigrationId = [u8; 40];
+
+/// The answer of a node from which slots come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceAnswer {
+    /// The longest time for which a grant that the node has forgotten may still last, in milliseconds; 0 if it has
+    /// forgotten none.
+    pub forgotten_ms: u32,
+    /// The slots that the node exports key by key to the one that asked.
+    pub exported: SlotSet,
+    /// The migrations in one step, from the node, that ended well a moment ago: it granted nothing in their slots after
+    /// the last change that it sent.
+    pub ended: Vec<MigrationId>,
+    /// The bounds of the tokens with which the node grants locks in these slots while its answer counts.
+    pub tokens: TokenBounds,
+}
+
+/// An answer, as the node that asked keeps it.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The time at which the question was asked.
     pub asked: BootTime,
-    /// The end of the last grant that the node may have forgotten; the past if there is none.
+    /// The end of the last grant that the source may have forgotten; the past if there is none.
     pub until: BootTime,
-    /// The slots that it exports key by key to this node.
-    pub exported: SlotSet,
-    /// The slots whose migration in one step, from that node, has begun and not ended well. They may have come without
-    /// the locks that it granted last.
-    pub leaving: SlotSet,
-    /// The bounds of its tokens while the answer counts.
-    pub tokens: TokenBounds,
+    /// The source's own words.
+    pub said: SourceAnswer,
 }
 
 /// A node from which slots come.
@@ -70,15 +83,15 @@ impl Sources {
         is_due
     }
 
-    /// Takes the answer of `node`. Returns false if its question was not asked, or if a later one is already answered.
-    pub fn on_answer(&mut self, node: &ServerId, answer: Answer) -> bool {
-        let Some(source) = self.0.get_mut(node) else { return false };
+    /// Takes the answer of `node`, and returns it. `None` if its question was not asked, or if a later one is already
+    /// answered.
+    pub fn on_answer(&mut self, node: &ServerId, answer: Answer) -> Option<&Answer> {
+        let source = self.0.get_mut(node)?;
         let is_newer = source.answer.as_ref().is_none_or(|last| last.asked <= answer.asked);
         if source.asked.is_none_or(|last| last < answer.asked) || !is_newer {
-            return false;
+            return None;
         }
-        source.answer = Some(answer);
-        true
+        Some(source.answer.insert(answer))
     }
 
     /// Returns the answer of `node` to a question that was asked at `since` or later, and within the last [`FRESH_MS`];
@@ -97,13 +110,7 @@ mod tests {
     const FROM: ServerId = [b'a'; 40];
 
     fn answer(asked: BootTime, until: BootTime) -> Answer {
-        Answer {
-            asked,
-            until,
-            exported: SlotSet::default(),
-            leaving: SlotSet::default(),
-            tokens: TokenBounds::default(),
-        }
+        Answer { asked, until, said: SourceAnswer::default() }
     }
 
     fn forgot_until(sources: &Sources, since: BootTime, now: BootTime) -> Option<BootTime> {
@@ -124,18 +131,18 @@ mod tests {
     #[test]
     fn an_answer_counts_for_a_while_and_for_slots_that_came_before_the_question() {
         let mut sources = Sources::default();
-        assert!(!sources.on_answer(&FROM, answer(ms(1), ms(0))), "nobody asked");
+        assert!(sources.on_answer(&FROM, answer(ms(1), ms(0))).is_none(), "nobody asked");
         sources.ask(FROM, ms(0), ms(100));
-        assert!(!sources.on_answer(&FROM, answer(ms(101), ms(0))), "that was not asked");
+        assert!(sources.on_answer(&FROM, answer(ms(101), ms(0))).is_none(), "that was not asked");
         assert_eq!(forgot_until(&sources, ms(0), ms(100)), None);
-        assert!(sources.on_answer(&FROM, answer(ms(100), ms(5_000))));
+        assert!(sources.on_answer(&FROM, answer(ms(100), ms(5_000))).is_some());
         assert_eq!(forgot_until(&sources, ms(100), ms(300)), Some(ms(5_000)));
         assert_eq!(forgot_until(&sources, ms(100), ms(301)), None, "too old");
         assert_eq!(forgot_until(&sources, ms(101), ms(300)), None, "asked before the slot came");
         sources.ask(FROM, ms(0), ms(200));
         sources.ask(FROM, ms(0), ms(300));
-        assert!(sources.on_answer(&FROM, answer(ms(300), ms(0))));
-        assert!(!sources.on_answer(&FROM, answer(ms(200), ms(9_000))), "a later question has been answered");
+        assert!(sources.on_answer(&FROM, answer(ms(300), ms(0))).is_some());
+        assert!(sources.on_answer(&FROM, answer(ms(200), ms(9_000))).is_none(), "a later question has been answered");
         assert_eq!(forgot_until(&sources, ms(0), ms(300)), Some(ms(0)));
         sources.keep(|_| false);
         assert_eq!(forgot_until(&sources, ms(0), ms(300)), None);

@@ -7,25 +7,10 @@ use crate::durability::ties::Found;
 use crate::guard::guard_ms;
 use crate::guard::slot_set::SlotSet;
 use crate::guard::slots::{Gained, Moves};
-use crate::guard::sources::{Answer, FRESH_MS, ServerId};
+use crate::guard::sources::{Answer, FRESH_MS, MigrationId, ServerId, SourceAnswer};
 use crate::node::Node;
-use crate::tokens::told::TokenBounds;
 use crate::values::limits::{FENCE_SPAN_US, FLOOR_MAX};
 use crate::values::time::{BootTime, Now};
-
-/// The answer of a node from which slots come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceAnswer {
-    /// The longest time for which a grant that the node has forgotten may still last, in milliseconds; 0 if it has
-    /// forgotten none.
-    pub forgotten_ms: u32,
-    /// The slots that the node exports key by key to the one that asked.
-    pub exported: SlotSet,
-    /// The slots whose migration in one step has begun and not ended well, so that the node may grant locks in them.
-    pub leaving: SlotSet,
-    /// The bounds of the tokens with which the node grants locks in these slots while its answer counts.
-    pub tokens: TokenBounds,
-}
 
 /// The largest bound of tokens that is believed: what operators and clients can raise tokens to, and as much again. A
 /// larger one could only come from a faulty node, and would use up the tokens.
@@ -65,21 +50,25 @@ impl Node {
         self.slots.cover();
     }
 
-    /// Notes that these slots are coming from the node `from` in one step with their locks. `None`: they no longer are.
-    pub fn on_slots_arriving(&mut self, slots: RangeInclusive<u16>, from: Option<ServerId>) {
-        self.slots.on_arriving(slots, from);
+    /// Notes that these slots are coming from the node `from` in one step with their locks, by the migration `by`.
+    pub fn on_slots_arriving(&mut self, slots: RangeInclusive<u16>, from: ServerId, by: MigrationId) {
+        self.slots.on_arriving(slots, from, by);
     }
 
-    /// Notes that the migration of these slots to another node, in one step, has ended well (true), begins or
-    /// fails.
-    pub fn on_slots_leaving(&mut self, slots: RangeInclusive<u16>, has_ended: bool) {
-        self.slots.on_leaving(slots, has_ended);
+    /// Notes that the migration `by` of these slots to this node has failed.
+    pub fn on_slots_not_arriving(&mut self, slots: RangeInclusive<u16>, by: MigrationId) {
+        self.slots.on_not_arriving(slots, by);
     }
 
-    /// Notes that these slots have come to this node in one step with their locks. It grants nothing in them until it
-    /// knows what their source has forgotten.
-    pub fn on_slots_arrived(&mut self, slots: RangeInclusive<u16>, now: Now) -> Gained {
-        let gained = self.slots.on_arrived(slots, now.boot, now.boot.plus_ms(self.guard_ms(now.boot)));
+    /// Notes that the migration `id` of slots to another node, in one step, has ended well.
+    pub fn on_slots_left(&mut self, id: MigrationId, now: BootTime) {
+        self.slots.on_left(id, now);
+    }
+
+    /// Notes that these slots have come to this node with their locks, by the migration `by`. It grants nothing in them
+    /// until their source has said that this migration ended well, and what it has forgotten.
+    pub fn on_slots_arrived(&mut self, slots: RangeInclusive<u16>, by: MigrationId, now: Now) -> Gained {
+        let gained = self.slots.on_arrived(slots, by, now.boot, now.boot.plus_ms(self.guard_ms(now.boot)));
         self.pass_tokens_of_others(now);
         gained
     }
@@ -99,14 +88,16 @@ impl Node {
         answer: SourceAnswer,
         now: BootTime,
     ) -> (usize, usize) {
-        let SourceAnswer { forgotten_ms, exported, leaving, tokens } = answer;
-        if tokens.largest() > BELIEVED_MAX {
+        if answer.tokens.largest() > BELIEVED_MAX {
             return (0, 0);
         }
         // The other node's clock may be slower than this one's.
-        let until = if forgotten_ms == 0 { BootTime::default() } else { now.plus_ms(guard_ms(forgotten_ms, 0)) };
-        let answer = Answer { asked, until, exported, leaving, tokens: tokens.clone() };
-        let (guarded, open) = self.slots.on_source_answer(from, answer, now);
+        let until = match answer.forgotten_ms {
+            0 => BootTime::default(),
+            ms => now.plus_ms(guard_ms(ms, 0)),
+        };
+        let tokens = answer.tokens.clone();
+        let (guarded, open) = self.slots.on_source_answer(from, Answer { asked, until, said: answer }, now);
         if guarded + open > 0 {
             self.tokens.pass(&tokens);
         }
@@ -122,8 +113,8 @@ impl Node {
         // The other node's clock may be slower than this one's.
         let until = now.boot.plus_ms(guard_ms(FRESH_MS, 0));
         let tokens = self.tokens.tell(now, self.skew_ms, until);
-        let (exported, leaving) = (self.slots.exported_to(to), self.slots.leaving());
-        Some(SourceAnswer { forgotten_ms: self.forgotten_ms(now.boot), exported, leaving, tokens })
+        let (exported, ended) = (self.slots.exported_to(to), self.slots.left(now.boot));
+        Some(SourceAnswer { forgotten_ms: self.forgotten_ms(now.boot), exported, ended, tokens })
     }
 
     /// Returns the longest time, in milliseconds, for which a grant that this node has forgotten may still last; 0 if
@@ -162,6 +153,8 @@ mod tests {
     use crate::fixture::token;
     use crate::guard::slot_set::{CLUSTER_SLOTS, slot_of};
     use crate::refusal::Refusal;
+    use crate::tokens::Tokens;
+    use crate::tokens::told::TokenBounds;
     use crate::values::key::Key;
     use crate::values::token::Token;
 
@@ -264,6 +257,35 @@ mod tests {
         nodes.0[0].ask_sources(boot);
         nodes.0[0].on_source_answer(NAME, boot, SourceAnswer { tokens, ..answer }, boot);
         assert!(nodes.issues(0, 1, us + 200_001).unwrap() < 1 << 50);
+    }
+
+    /// The node has as many stripes with a ceiling of their own as it allows clients. Bounds of another node come on top.
+    #[test]
+    fn tokens_far_ahead_go_along_whatever_room_there_is() {
+        let (us, far) = (60_000_000, 1 << 44);
+        let mut nodes = Two::new();
+        for node in &mut nodes.0 {
+            node.tokens = Tokens::with_stripes(10, 1 << 16, 1);
+            node.tokens.set_ceiling(2 * us);
+        }
+        nodes.0[0].tokens.observe(b"own", token(far));
+        nodes.0[1].tokens.observe(KEYS[1], token(far));
+        nodes.asks(0, us);
+        let issues = |nodes: &mut Two| {
+            assert_eq!(nodes.issues(0, 1, us), Err(Refusal::NotYet), "the ceiling has to be written first");
+            let (_, change) = nodes.0[0].tokens.stripe_ceilings();
+            nodes.0[0].tokens.stripes_saved(change);
+            nodes.issues(0, 1, us).unwrap()
+        };
+        assert!(issues(&mut nodes) > far);
+        // The slot has come for good.
+        let answer = nodes.0[1].source_answer(&NAME, Two::now(1, us)).unwrap();
+        nodes.0[0].tokens = Tokens::with_stripes(10, 1 << 16, 1);
+        nodes.0[0].tokens.set_ceiling(2 * us);
+        nodes.0[0].tokens.observe(b"own", token(far));
+        nodes.0[0].tokens.pass(&answer.tokens);
+        assert!(issues(&mut nodes) > far);
+        assert!(nodes.0[0].tokens.issue(b"other", None, Two::now(0, us), 0).unwrap().get() < far, "other keys do not");
     }
 
     #[test]

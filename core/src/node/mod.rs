@@ -323,7 +323,7 @@ impl Node {
             self.tokens.ensure_told(key.name, proposal, now, self.skew_ms)?;
         }
         if let Some(answer) = self.slots.source_answer(key.name, now.boot) {
-            self.tokens.pass_for(key.name, &answer.tokens);
+            self.tokens.pass_for(key.name, &answer.said.tokens);
         }
         Ok(())
     }

@@ -85,13 +85,17 @@ impl Tokens {
         self.stripes.restore(ceilings);
     }
 
-    /// Notes the ceilings of another node's single stripes (groups of keys): it may have issued tokens up to these.
+    /// Notes the ceilings of another node's single stripes (groups of keys): it may have issued tokens up to these. Each
+    /// stripe gets such a ceiling here too, if it needs one, however many have one already. Other nodes have no more of
+    /// them than clients could raise there.
     pub fn observe_stripes(&mut self, ceilings: &[StripeCeiling]) {
         for &StripeCeiling { stripe, ceiling } in ceilings {
-            if let Some(token) = Token::new(ceiling.min(TOKEN_LIMIT - 1))
-                && (stripe as usize) < self.last.len()
-            {
-                self.observe_on(stripe, token);
+            if (stripe as usize) < self.last.len() {
+                let ceiling = ceiling.min(TOKEN_LIMIT - 1);
+                if ceiling > self.ceiling.max(self.floor) {
+                    self.stripes.take(stripe, ceiling);
+                }
+                self.pass_on(stripe, ceiling);
             }
         }
     }
@@ -187,30 +191,23 @@ impl Tokens {
         TokenBounds { highest: rest.iter().copied().fold(highest, u64::max), stripes }
     }
 
-    /// Notes that another node may have issued tokens within `bounds`: every later token is larger. Bounds of single
-    /// stripes (groups of keys) for which there is no room are ignored. Their tokens begin at the clock again.
+    /// Notes that another node may have issued tokens within `bounds`: every later token is larger.
     pub fn pass(&mut self, bounds: &TokenBounds) {
         if bounds.highest > self.floor {
             self.raise_floor(bounds.highest);
         }
-        for apart in &bounds.stripes {
-            if self.has_room_for(apart) {
-                self.observe_stripes(std::slice::from_ref(apart));
-            }
-        }
-    }
-
-    /// Returns whether tokens up to this bound of another node's stripe can be issued here.
-    fn has_room_for(&self, apart: &StripeCeiling) -> bool {
-        apart.ceiling <= self.ceiling || !self.stripes.is_full() || self.stripes.has(apart.stripe)
+        self.observe_stripes(&bounds.stripes);
     }
 
     /// Notes that another node may have issued tokens within `bounds` for `key`: the key's later tokens are larger.
     pub fn pass_for(&mut self, key: &[u8], bounds: &TokenBounds) {
         let stripe = self.stripe(key);
-        let apart = bounds.apart(stripe).filter(|apart| self.has_room_for(apart));
-        let bound = apart.map_or(0, |apart| apart.ceiling).max(bounds.highest);
-        if let Some(token) = Token::new(bound.min(TOKEN_LIMIT - 1)) {
+        self.pass_on(stripe, bounds.highest);
+        self.observe_stripes(bounds.apart(stripe).as_slice());
+    }
+
+    fn pass_on(&mut self, stripe: u32, token: u64) {
+        if let Some(token) = Token::new(token.min(TOKEN_LIMIT - 1)) {
             self.set_last(stripe, token, false);
         }
     }
@@ -342,10 +339,7 @@ impl Tokens {
     /// Notes that `key` has or had `token`, which came from elsewhere (loaded, replicated, renamed). Later tokens are
     /// larger, and the state file has to record it.
     pub fn observe(&mut self, key: &[u8], token: Token) {
-        self.observe_on(self.stripe(key), token);
-    }
-
-    fn observe_on(&mut self, stripe: u32, token: Token) {
+        let stripe = self.stripe(key);
         // A later incarnation starts above the ceiling, which is never below the floor. So such a token needs no new
         // ceiling.
         let is_covered = token.get() <= self.floor || self.is_below_ceiling(stripe, token);

@@ -37,7 +37,7 @@ pub fn stripes_from_text(text: &str) -> Option<Vec<StripeCeiling>> {
 }
 
 /// The ceiling of one stripe (group of keys), above the node's ceiling.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Above {
     /// The ceiling that this stripe needs: it should be on the disk.
     wanted: u64,
@@ -71,27 +71,27 @@ impl StripeCeilings {
     /// Requests `ceiling` for `stripe`; it counts once it is on the disk. Returns false if there is no room for another
     /// stripe.
     pub(crate) fn want(&mut self, stripe: u32, ceiling: u64, now: BootTime) -> bool {
-        if let Some(above) = self.above.get_mut(&stripe) {
-            if ceiling > above.wanted {
-                self.changes += 1;
-                *above = Above { wanted: ceiling, change: self.changes, since: now, ..*above };
-            }
-            return true;
+        let has_room = !self.is_full() || self.above.contains_key(&stripe);
+        if has_room {
+            self.raise(stripe, ceiling, now);
         }
-        if self.is_full() {
-            return false;
-        }
-        self.changes += 1;
-        self.above.insert(stripe, Above { wanted: ceiling, durable: 0, change: self.changes, since: now });
-        true
+        has_room
     }
 
-    /// Returns whether `stripe` has a ceiling of its own.
-    pub(crate) fn has(&self, stripe: u32) -> bool {
-        self.above.contains_key(&stripe)
+    /// Requests `ceiling` for `stripe`, whether there is room or not: another node may have issued tokens up to there.
+    pub(crate) fn take(&mut self, stripe: u32, ceiling: u64) {
+        self.raise(stripe, ceiling, BootTime::default());
     }
 
-    /// Returns whether no further stripe can have a ceiling of its own.
+    fn raise(&mut self, stripe: u32, ceiling: u64, now: BootTime) {
+        let above = self.above.entry(stripe).or_default();
+        if ceiling > above.wanted {
+            self.changes += 1;
+            *above = Above { wanted: ceiling, change: self.changes, since: now, ..*above };
+        }
+    }
+
+    /// Returns whether no further stripe of clients can have a ceiling of its own.
     pub(crate) fn is_full(&self) -> bool {
         self.above.len() >= self.max
     }

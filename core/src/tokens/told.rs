@@ -22,8 +22,8 @@ pub struct TokenBounds {
 
 impl TokenBounds {
     /// Returns the bound that this stripe has of its own.
-    pub(super) fn apart(&self, stripe: u32) -> Option<&StripeCeiling> {
-        self.stripes.iter().find(|apart| apart.stripe == stripe)
+    pub(super) fn apart(&self, stripe: u32) -> Option<StripeCeiling> {
+        self.stripes.iter().find(|apart| apart.stripe == stripe).copied()
     }
 
     /// Returns the bound of this stripe.

@@ -45,8 +45,9 @@ pub const FLOOR_MAX: u64 = TOKEN_LIMIT - (1 << 51);
 /// quorum are so far apart, and a key whose token a hostile client drove there is still raised on the other nodes.
 pub const FENCE_SPAN_US: u64 = 365 * 86_400_000_000;
 
-/// The most stripes (groups of keys) that may have a ceiling of their own, a highest token that may be issued, above
-/// the node's. If more stripes need one, the clocks of nodes differ, and the node's own ceiling is raised too.
+/// The most stripes (groups of keys) to which clients can give a ceiling of their own, a highest token that may be issued,
+/// above the node's. If more stripes need one, the clocks of nodes differ, and the node's own ceiling is raised too.
+/// Those of the nodes from which slots come, and of a replica's master, come on top.
 pub const STRIPE_CEILINGS_MAX: usize = 256;
 
 /// The furthest that the node's own ceiling is raised ahead of its clock if too many stripes need one of their own, in

@@ -6,13 +6,11 @@ use super::super::{Finding, Question, Reply, Request, Run, Step};
 use crate::fixture::{KEY, asks, owner, ttl};
 use crate::guard::slot_set::{SlotSet, slot_of};
 use crate::guard::slots::Moves;
-use crate::guard::sources::ServerId;
+use crate::guard::sources::{MigrationId, ServerId, SourceAnswer};
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::node::Node;
-use crate::node::cluster::SourceAnswer;
 use crate::request::{Acquire, Note};
-use crate::tokens::told::TokenBounds;
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
@@ -21,6 +19,9 @@ const TTL_MS: u64 = 60_000;
 
 /// The node that has the slot while the node under test does not.
 const OTHER: ServerId = [b'o'; 40];
+
+/// The migration in one step by which the slot comes back. It ends well.
+const MIGRATION: MigrationId = [b'm'; 40];
 
 /// The time at which each history begins, in microseconds. By then the clock has passed the tokens of the node's start.
 const BEGIN_US: u64 = 10_000_000;
@@ -181,11 +182,11 @@ impl Cluster {
                 self.is_unknown |= self.there.take().is_some();
             }
             Event::ComesBack if !self.is_here => {
-                self.node.on_slots_arriving(slot..=slot, Some(OTHER));
+                self.node.on_slots_arriving(slot..=slot, OTHER, MIGRATION);
                 self.is_here = true;
                 self.arrives();
                 self.us += 1;
-                self.node.on_slots_arrived(slot..=slot, self.now());
+                self.node.on_slots_arrived(slot..=slot, MIGRATION, self.now());
                 self.ask_other();
             }
             Event::IsImported if !self.is_here => {
@@ -219,12 +220,7 @@ impl Cluster {
             Event::OtherAnswers => {
                 let Some(asked) = self.question.take() else { return false };
                 let forgotten_ms = if self.is_other_guarded { TTL_MS as u32 } else { 0 };
-                let answer = SourceAnswer {
-                    forgotten_ms,
-                    exported: SlotSet::default(),
-                    leaving: SlotSet::default(),
-                    tokens: TokenBounds::default(),
-                };
+                let answer = SourceAnswer { forgotten_ms, ended: vec![MIGRATION], ..SourceAnswer::default() };
                 self.node.on_source_answer(OTHER, asked, answer, self.now().boot);
             }
             _ => return false,

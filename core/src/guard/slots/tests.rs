@@ -1,5 +1,5 @@
 use super::*;
-use crate::tokens::told::TokenBounds;
+use crate::guard::sources::SourceAnswer;
 
 const NOW: BootTime = BootTime::from_us(1_000_000);
 const END: BootTime = BootTime::from_us(63_600_000);
@@ -15,6 +15,10 @@ fn none() -> SlotSet {
 }
 
 const FROM: ServerId = [b'f'; 40];
+
+/// The migrations in one step: the one that ended well, and another.
+const BY: MigrationId = [b'1'; 40];
+const OTHER: MigrationId = [b'2'; 40];
 
 fn imports(slots: RangeInclusive<u16>) -> Moves {
     Moves { imported: slots.map(|slot| (slot, Some(FROM))).collect(), ..Moves::default() }
@@ -84,7 +88,8 @@ const ASKED: BootTime = BootTime::from_us(1_000_001);
 
 /// Returns an answer of a source that exports slots 7629 and 7630, and may have forgotten grants that last until `until`.
 fn answer(asked: BootTime, until: BootTime) -> Answer {
-    Answer { asked, until, exported: set(7_629..=7_630), leaving: none(), tokens: TokenBounds::default() }
+    let said = SourceAnswer { exported: set(7_629..=7_630), ended: vec![BY], ..SourceAnswer::default() };
+    Answer { asked, until, said }
 }
 
 /// Returns the milliseconds for which the lock `k` (slot 7629) is refused at `now`.
@@ -180,17 +185,17 @@ fn a_slot_that_came_in_one_step_is_open_once_its_source_has_answered() {
     for (until, left_ms) in [(BootTime::default(), 0), (NOW.plus_ms(700), 700)] {
         for is_read_first in [true, false] {
             let mut slots = empty();
-            slots.on_arriving(7_629..=7_630, Some(FROM));
+            slots.on_arriving(7_629..=7_630, FROM, BY);
             if is_read_first {
                 let gained = slots.update(&set(7_629..=7_629), no_moves(), NOW, END);
                 assert_eq!(gained, Gained { unknown: 1, guarded: 0 });
             }
-            slots.on_arrived(7_629..=7_629, NOW, END);
+            slots.on_arrived(7_629..=7_629, BY, NOW, END);
             assert_eq!(refused(&slots, NOW), 10);
             assert_eq!(slots.ask_sources(NOW), [FROM]);
             slots.on_source_answer(FROM, answer(NOW, until), NOW);
             assert_eq!(refused(&slots, NOW), left_ms);
-            slots.on_arriving(7_630..=7_630, None);
+            slots.on_not_arriving(7_630..=7_630, BY);
             let gained = slots.update(&set(7_629..=7_630), no_moves(), NOW, END);
             assert_eq!(gained, Gained { unknown: 1, guarded: 1 }, "the other slot's migration failed");
             slots.lift();
@@ -198,48 +203,47 @@ fn a_slot_that_came_in_one_step_is_open_once_its_source_has_answered() {
         }
     }
     let mut slots = empty();
-    assert_eq!(slots.on_arrived(7_629..=7_629, NOW, END).guarded, 1);
+    assert_eq!(slots.on_arrived(7_629..=7_629, BY, NOW, END).guarded, 1);
     assert_eq!(refused(&slots, NOW), 62_600, "nobody knows where it came from");
     // The slot left and came back before the node read that it had left.
     let mut slots = empty();
     slots.update(&set(7_629..=7_629), no_moves(), NOW, END);
     slots.lift();
-    slots.on_arriving(7_629..=7_629, Some(FROM));
-    slots.on_arrived(7_629..=7_629, NOW, END);
+    slots.on_arriving(7_629..=7_629, FROM, BY);
+    slots.on_arrived(7_629..=7_629, BY, NOW, END);
     assert_eq!(refused(&slots, NOW), 10);
 }
 
-/// The source gave the migration up, but the target took the slot all the same. The source may have granted locks until
-/// it heard of that.
+/// The source gave a migration up, but the target took the slots all the same. The source may have granted locks until
+/// it heard of that, also if it counts a later migration of these slots as the one that moved them.
 #[test]
 fn a_slot_that_its_source_kept_for_a_moment_is_guarded() {
     let mut source = empty();
-    let mut slots = empty();
-    slots.on_arriving(7_629..=7_630, Some(FROM));
-    slots.on_arrived(7_629..=7_630, NOW, END);
-    for has_failed in [false, true] {
-        source.on_leaving(7_629..=7_629, false);
-        let now = NOW.plus_ms(if has_failed { 500 } else { 0 });
-        slots.ask_sources(now);
-        let answered = Answer { leaving: source.leaving(), ..answer(now, BootTime::default()) };
-        assert_eq!(slots.on_source_answer(FROM, answered, now), (0, usize::from(!has_failed)));
-        assert_eq!(refused(&slots, now), 10, "it may have failed, or not have heard of its end");
+    for took_by in [BY, OTHER] {
+        let mut slots = empty();
+        slots.on_arriving(7_629..=7_630, FROM, OTHER);
+        slots.on_arriving(7_629..=7_630, FROM, BY);
+        slots.on_not_arriving(7_629..=7_630, OTHER);
+        slots.on_arrived(7_629..=7_630, took_by, NOW, END);
+        let mut answers = |source: &mut Slots, now| {
+            slots.ask_sources(now);
+            let said = SourceAnswer { ended: source.left(now), ..SourceAnswer::default() };
+            (
+                slots.on_source_answer(FROM, Answer { asked: now, until: BootTime::default(), said }, now),
+                refused(&slots, now),
+            )
+        };
+        assert_eq!(answers(&mut source, NOW), ((0, 0), 10), "it may have failed, or not have heard of its end");
+        source.on_left(BY, NOW);
+        let later = NOW.plus_ms(500);
+        let settled = if took_by == BY { ((0, 2), 0) } else { ((0, 0), 10) };
+        assert_eq!(answers(&mut source, later), settled);
+        source.left(NOW.plus_ms(2_001));
+        assert_eq!(refused(&slots, NOW.plus_ms(1_001)), if took_by == BY { 0 } else { 61_599 });
     }
-    assert_eq!(refused(&slots, NOW.plus_ms(1_001)), 61_599);
-    let again: [fn(&mut Slots); 3] = [
-        |source| source.on_leaving(7_629..=7_629, true),
-        |source| assert_eq!(source.update(&set(7_629..=7_629), no_moves(), NOW, END).unknown, 1),
-        |source| assert_eq!(source.update(&none(), exports(7_629, FROM), NOW, END).unknown, 0),
-    ];
-    for begins in again {
-        let mut source = source.clone();
-        assert!(
-            source.leaving().contains(7_629) && {
-                begins(&mut source);
-                !source.leaving().contains(7_629)
-            }
-        );
-    }
+    assert!(source.left(NOW).is_empty(), "it is told for a moment only");
+    (0..=ENDED_TOLD_MAX).for_each(|_| source.on_left(BY, NOW));
+    assert_eq!(source.left(NOW).len(), ENDED_TOLD_MAX);
 }
 
 #[test]
@@ -248,8 +252,8 @@ fn a_source_names_the_last_of_its_own_guards_and_of_the_locks_that_it_dropped() 
     assert_eq!(slots.forgotten_until(NOW), None);
     slots.drop_lock(b"foo", NOW.plus_ms(5));
     assert_eq!(slots.forgotten_until(NOW), Some(NOW.plus_ms(5)));
-    slots.on_arriving(1..=1, Some(FROM));
-    slots.on_arrived(1..=1, NOW, END);
+    slots.on_arriving(1..=1, FROM, BY);
+    slots.on_arrived(1..=1, BY, NOW, END);
     assert_eq!(slots.forgotten_until(NOW), Some(END), "its own source has not answered");
 }
 
@@ -310,7 +314,7 @@ fn grants_in_a_slot_that_is_elsewhere_are_neither_made_nor_vouched_for() {
     // It has given the move up.
     let later = NOW.plus_ms(200);
     assert_eq!(slots.ask_sources(later), [FROM]);
-    let given_up = Answer { exported: none(), ..answer(later, BootTime::default()) };
+    let given_up = Answer { asked: later, until: BootTime::default(), said: SourceAnswer::default() };
     slots.on_source_answer(FROM, given_up, later);
     assert_eq!((vouched(&slots, later), refused(&slots, later)), (false, 10));
     slots.update(&set(7_629..=7_629), no_moves(), later, END);
