@@ -4,7 +4,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify};
 
 use crate::Guard;
 
@@ -29,6 +29,15 @@ pub struct Slot {
     pub held: AsyncMutex<Option<Holding>>,
     /// Notified to end the waiting requests of this owner.
     pub gives_up: Notify,
+}
+
+impl Slot {
+    /// Returns the lock that the owner holds, once no other request of this owner uses the slot. A lost one is none.
+    pub async fn held(&self) -> AsyncMutexGuard<'_, Option<Holding>> {
+        let mut held = self.held.lock().await;
+        held.take_if(|held| held.guard.is_lost());
+        held
+    }
 }
 
 /// A lock that an owner holds.

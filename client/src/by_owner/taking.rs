@@ -108,7 +108,7 @@ async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Res
     let id = Id { key: (*take.key).into(), owner: (*take.owner).into() };
     let slot = this.table.slot(&id);
     let asked = OneRequest { this, take, id: &id, checked, came };
-    let granted = asked.run(&slot).await;
+    let granted = asked.unless_given_up(&slot).await;
     this.table.forget(&id, slot);
     match granted {
         Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
@@ -119,8 +119,26 @@ async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Res
 }
 
 impl OneRequest<'_> {
-    async fn run(&self, slot: &Slot) -> Result<Granted, Error> {
+    /// Acquires the lock, unless this owner gives it back meanwhile, or the client is closed.
+    async fn unless_given_up(&self, slot: &Slot) -> Result<Granted, Error> {
+        let gives_up = slot.gives_up.notified();
         if let Some(granted) = self.again(slot).await? {
+            return Ok(granted);
+        }
+        tokio::select! {
+            biased;
+            () = gives_up => Err(given_up()),
+            () = self.this.nodes().closed() => Err(Error::closed()),
+            granted = self.run(slot) => granted,
+        }
+    }
+
+    async fn run(&self, slot: &Slot) -> Result<Granted, Error> {
+        // The nodes let an owner in twice if it shares the lock, so its earlier grant would go unnoticed.
+        if self.take.retry
+            && self.take.wanted != Wanted::Exclusive
+            && let Some(granted) = self.take_up(slot).await?
+        {
             return Ok(granted);
         }
         let sought = Sought {
@@ -134,7 +152,7 @@ impl OneRequest<'_> {
         };
         let mut pause = AGAIN;
         loop {
-            let error = match self.unless_given_up(slot, self.attempt(&sought)).await? {
+            let error = match self.attempt(&sought).await {
                 Ok(taken) => return self.keep(slot, taken).await,
                 Err(error) => error,
             };
@@ -154,19 +172,9 @@ impl OneRequest<'_> {
             match self.left() {
                 _ if !is_own => return Err(error),
                 Duration::ZERO => return Err(attempts_meet()),
-                left => self.unless_given_up(slot, self.pause(pause.min(left))).await?,
+                left => self.pause(pause.min(left)).await,
             }
             pause = (pause * 2).min(AGAIN_MOST);
-        }
-    }
-
-    /// Returns the result of `future`, unless this owner gives the lock back meanwhile, or the client is closed.
-    async fn unless_given_up<T>(&self, slot: &Slot, future: impl Future<Output = T>) -> Result<T, Error> {
-        tokio::select! {
-            biased;
-            () = slot.gives_up.notified() => Err(given_up()),
-            () = self.this.nodes().closed() => Err(Error::closed()),
-            done = future => Ok(done),
         }
     }
 
@@ -193,21 +201,16 @@ impl OneRequest<'_> {
         locking::lock(nodes, self.this.client.turns(), sought, Some(self.left()), self.checked).await
     }
 
-    /// Returns the lock that this owner already holds, if the request is a retry.
+    /// Returns the lock that this owner already holds by this process, if the request is a retry.
     async fn again(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
-        let mut held = slot.held.lock().await;
-        if held.as_ref().is_some_and(|held| held.guard.is_lost()) {
-            *held = None;
-        }
+        let mut held = slot.held().await;
         if let Some(holding) = &mut *held {
             if !self.take.retry {
                 return Err(owned());
             }
             return self.extended(holding).await;
         }
-        drop(held);
-        // The nodes let an owner in twice if it shares the lock, so its earlier grant would go unnoticed.
-        if self.take.retry && self.take.wanted != Wanted::Exclusive { self.take_up(slot).await } else { Ok(None) }
+        Ok(None)
     }
 
     /// Searches the nodes for the lock, and continues it. The nodes disagree while another attempt is being released,
@@ -234,14 +237,14 @@ impl OneRequest<'_> {
             if left.is_zero() || nodes.is_superseded() {
                 return Err(error);
             }
-            self.unless_given_up(slot, self.pause(pause.min(left))).await?;
+            self.pause(pause.min(left)).await;
             pause = (pause * 2).min(AGAIN_MOST);
         }
     }
 
     /// Searches the nodes once for a lock that the owner already holds.
     async fn find_held(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
-        let mut held = slot.held.lock().await;
+        let mut held = slot.held().await;
         if held.is_none() {
             *held = finding::find(self.this, self.id, self.checked).await?;
         }
@@ -277,8 +280,8 @@ impl OneRequest<'_> {
         // If this request is cancelled meanwhile, or not needed, no owner receives the lock, so it is released.
         let mut give_back = GiveBack::new(self.this.nodes(), &taken.lease, self.checked);
         let guard = self.guard(taken)?;
-        let mut held = slot.held.lock().await;
-        if let Some(other) = held.as_mut().filter(|held| !held.guard.is_lost()) {
+        let mut held = slot.held().await;
+        if let Some(other) = &mut *held {
             // Another request of this owner was granted meanwhile, and an owner has only one grant.
             return self.extended(other).await?.ok_or_else(Error::lost);
         }

@@ -137,8 +137,9 @@ async fn why_refused(
 }
 
 /// Returns the holder of the lock, from the first node that can name one. If the request names its owner, asks as many
-/// nodes as it takes to know whether no other owner holds the lock on more of them: a grant on a single node may be left
-/// over. Asks only nodes where another owner holds the lock, until `by`.
+/// nodes as it takes to know whether this owner or others hold the lock on more of them: a grant on a single node may be
+/// left over. Returns `None` if nodes that do not tell would decide. Asks only nodes where another attempt holds the
+/// lock, until `by`.
 async fn holder(
     nodes: &Nodes,
     lease: &Lease,
@@ -148,19 +149,25 @@ async fn holder(
     let command = wire::info(&lease.key);
     let contended = nodes.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
     let mut asked: FuturesUnordered<_> = contended.map(|(node, _)| node.ask(&command, given, None)).collect();
-    let (mut own, mut other) = ((0, None), (0, None));
+    let (mut own, mut other, mut silent) = ((0, None), (0, None), 0);
     while let Some(Some((_, reply))) = within(by, asked.next()).await {
-        let Some(holder) = reply.ok().and_then(|info| wire::holder(&info)) else { continue };
+        let Some(holder) = reply.ok().and_then(|info| wire::holder(&info)) else {
+            silent += 1;
+            continue;
+        };
         let (count, first) = if is_held_before(lease, &holder) { &mut own } else { &mut other };
         *count += 1;
         first.get_or_insert(holder);
-        let can_own_be_as_many = lease.is_named() && own.0 + asked.len() >= other.0;
-        if !can_own_be_as_many || own.0 >= other.0 + asked.len() {
+        let can_own_be_as_many = lease.is_named() && own.0 + silent + asked.len() >= other.0;
+        if !can_own_be_as_many || own.0 >= other.0 + silent + asked.len() {
             break;
         }
     }
-    let ((owns, own), (others, other)) = (own, other);
-    if owns >= others { own.or(other) } else { other }
+    let untold = if lease.is_named() { silent + asked.len() } else { 0 };
+    match (own, other) {
+        ((owns, own), (others, other)) if owns >= others => own.or(other),
+        ((owns, _), (others, other)) => other.filter(|_| others > owns + untold),
+    }
 }
 
 /// Returns whether the lease's owner already holds the lock by another request. An earlier attempt of this request,

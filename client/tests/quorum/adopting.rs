@@ -67,20 +67,25 @@ async fn a_repeated_request_leaves_another_attempt_alone() {
 }
 
 /// The nodes refuse a repeated request because its owner holds the lock by another process, and the answers to the
-/// question who holds it are lost.
+/// question who holds it are lost: all of them, or those of the nodes that have the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeated_request_does_not_take_an_unknown_holder_for_another_owner() {
-    let nodes = Nodes::start(3);
-    let first = process(&nodes).await;
-    let (proxies, client) = proxied(&nodes).await;
-    let other = client.by_owner();
-    let again = Take { retry: true, ..take("me") };
-    let token = takes(&first, again.clone()).await.token;
-    proxies.iter().for_each(Proxy::cut_look);
-    match other.take(again).await {
-        // The tokens of the nodes may have differed, and been raised since.
-        Ok(found) => assert!(found.unwrap().token >= token),
-        Err(error) => assert_eq!(error.kind(), ErrorKind::NoQuorum),
+    for left_over in [false, true, true, true] {
+        let nodes = Nodes::start(3);
+        let first = process(&nodes).await;
+        let (proxies, client) = proxied(&nodes).await;
+        let other = client.by_owner();
+        let again = Take { retry: true, ..take("me") };
+        if left_over {
+            nodes.0[2].client().say("LOCK.ACQUIRE k you 60000");
+        }
+        let token = takes(&first, again.clone()).await.token;
+        proxies[..if left_over { 2 } else { 3 }].iter().for_each(Proxy::cut_look);
+        match other.take(again).await {
+            // The tokens of the nodes may have differed, and been raised since.
+            Ok(found) => assert!(found.unwrap().token >= token, "{left_over}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NoQuorum),
+        }
     }
 }
 
@@ -110,6 +115,28 @@ async fn a_wait_looks_for_the_lock_that_its_owner_got_by_another_process() {
     match found {
         Ok(found) => assert!(found.unwrap().token >= granted.token),
         Err(error) => assert_eq!(error.in_the_way(), Some(ErrorKind::NoQuorum)),
+    }
+}
+
+/// The owner gives the lock back while its repeated request asks the nodes who holds the lock, or waits to ask again. The
+/// request ends, whatever it does at that moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_ends_a_repeated_request_at_any_moment() {
+    let nodes = Nodes::start(3);
+    let (proxies, client) = proxied(&nodes).await;
+    let locks = client.by_owner();
+    proxies.iter().for_each(|proxy| proxy.delay(ms(20)));
+    for n in 0..8 {
+        nodes.0[0].client().say("LOCK.ACQUIRE k me#0123456789abcdef 60000");
+        nodes.0[1].client().say("LOCK.ACQUIRE k you 60000");
+        let released = async {
+            tokio::time::sleep(ms(60 + 25 * n)).await;
+            locks.release(b"k", b"me", Some(1), None).await.unwrap();
+        };
+        let (taken, ()) = tokio::join!(locks.take(Take { retry: true, wait: ms(4_000), ..take("me") }), released);
+        assert_eq!(taken.unwrap(), None, "{n}");
+        until("nothing of it is left", async || nodes.holding("k") == 1).await;
+        nodes.say("LOCK.RELEASE k you");
     }
 }
 
