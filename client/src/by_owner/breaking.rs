@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use palisade_quorum::{Breaking, majority};
 use redis::{Value, cmd};
 
+use super::earlier::Earlier;
 use super::owners::ByOwner;
 use super::views::Views;
 use crate::net::nodes::Nodes;
@@ -22,7 +23,11 @@ impl ByOwner {
     /// # Errors
     /// `NoQuorum`: too few nodes answered.
     pub async fn break_lock(&self, key: &[u8], token: Option<u64>) -> Result<Option<u64>, Error> {
-        let work = move |this, key: Arc<[u8]>, checked| async move { break_lock(&this, &key, token, checked).await };
+        let earlier = Earlier::default();
+        let work = move |this, key: Arc<[u8]>, checked| {
+            let earlier = earlier.clone();
+            async move { earlier.or(break_lock(&this, &key, token, checked).await) }
+        };
         self.run_on(key, work).await
     }
 }
@@ -74,7 +79,7 @@ async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Che
     }
     if whys.iter().flatten().count() > nodes.len() - majority(nodes.len()) {
         let text = "too few nodes answered that they ended it";
-        return Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)));
+        return Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)).perhaps_done());
     }
     Ok(largest)
 }

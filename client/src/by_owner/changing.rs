@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use palisade_quorum::{Ask, BootTime, Refusal, Wanted, limits::HOLDS_MAX, request::NoteSequence};
 
+use super::earlier::Earlier;
 use super::owners::{ByOwner, checked_owner};
 use super::table::{Holding, Id, Slot};
 use super::views::Views;
@@ -104,14 +105,14 @@ impl ByOwner {
         let came = clock::boot_now();
         checked_owner(owner)?;
         let checked = self.of_another()?;
-        let id = Id { key: key.into(), owner: owner.into() };
+        let (id, earlier) = (Id { key: key.into(), owner: owner.into() }, Earlier::default());
         self.run(move |this| {
-            let (id, what) = (id.clone(), what.clone());
+            let (id, what, earlier) = (id.clone(), what.clone(), earlier.clone());
             async move {
                 let slot = this.table.slot(&id);
                 let changed = Change { this: &this, id: &id, token, checked, came }.make(&slot, what).await;
                 this.table.forget(&id, slot);
-                changed
+                earlier.or(changed)
             }
         })
         .await

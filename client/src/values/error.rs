@@ -27,6 +27,8 @@ struct Inner {
     is_lasting: bool,
     /// True if the time was up before the nodes had answered.
     is_cut_short: bool,
+    /// True if the request may have had its effect on a majority.
+    is_perhaps_done: bool,
     /// The kind of the last refusal, if the caller's time to wait is over.
     in_the_way: Option<ErrorKind>,
 }
@@ -101,8 +103,20 @@ impl Error {
             retry_after: None,
             is_lasting: false,
             is_cut_short: false,
+            is_perhaps_done: false,
             in_the_way: None,
         }))
+    }
+
+    /// Adds that the request may have had its effect on a majority.
+    pub(crate) fn perhaps_done(mut self) -> Self {
+        self.0.is_perhaps_done = true;
+        self
+    }
+
+    /// Returns whether the request may have had its effect on a majority. Then a repetition finds nothing left to do.
+    pub(crate) fn is_perhaps_done(&self) -> bool {
+        self.0.is_perhaps_done
     }
 
     /// Returns the error of a lock that was held and is lost.
@@ -115,7 +129,7 @@ impl Error {
     pub(crate) fn release_sent(nodes: Vec<NodeError>) -> Self {
         let text = "the release was sent, and too few nodes tell whether this owner held the lock until then: stop relying on it. Nodes that did \
                     not answer are told as soon as they do, or it ends there with its lease";
-        Self::new(ErrorKind::NoQuorum, text).with_nodes(nodes)
+        Self::new(ErrorKind::NoQuorum, text).with_nodes(nodes).perhaps_done()
     }
 
     /// Adds that nothing was released: too little is known of the lock to send a release.

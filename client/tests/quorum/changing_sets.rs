@@ -235,6 +235,8 @@ async fn of_two_changers_at_once_one_ends_unless_they_want_the_same() {
     let nodes = Nodes::start_with(5, short);
     let changers: Vec<_> = (0..2).map(|_| Client::new(some(&nodes, &[0, 1, 2])).unwrap()).collect();
     set(&changers[0], some(&nodes, &[0, 1, 2])).await;
+    // A program that had to connect first might begin when the other one is done.
+    connected(&changers[1]).await;
     // Each of the two programs wants a node that the other wants to remove.
     let aims = [&[0, 3, 4][..], &[1, 2, 3]];
     let change = async |n: usize| timeout(patience() * 2, changers[n].set_nodes(some(&nodes, aims[n]))).await.unwrap();
