@@ -64,7 +64,7 @@ pub fn answer(ctx: Context<'_>, from: &ServerId, question: &[u8]) {
 /// Builds the message with the answer to the question of the time `asked`.
 fn message(asked: u64, answer: &SourceAnswer) -> Vec<u8> {
     let stripes = answer.tokens.stripes.iter().flat_map(|stripe| [stripe.stripe.into(), stripe.ceiling]);
-    let slots = answer.exported.bits().iter().copied();
+    let slots = [&answer.unsettled, &answer.exported].into_iter().flat_map(SlotSet::bits).copied();
     let head = [answer.ended.len() as u64, asked, answer.forgotten_ms.into(), answer.tokens.highest];
     let numbers = head.into_iter().chain(slots).chain(stripes).flat_map(u64::to_le_bytes);
     MARK.into_iter().chain(numbers).chain(answer.ended.iter().flatten().copied()).collect()
@@ -77,14 +77,20 @@ fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
     let (head, ids) = message.split_at_checked(message.len().checked_sub(ids_len)?)?;
     let numbers = numbers(head)?;
     let (&[_, asked, forgotten_ms, highest], rest) = numbers.split_first_chunk()?;
+    let (unsettled, rest) = rest.split_at_checked(SlotSet::WORDS)?;
     let (exported, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
     let (stripes, rest) = stripes.as_chunks();
     let stripe = |&[stripe, ceiling]: &[u64; 2]| Some(StripeCeiling { stripe: stripe.try_into().ok()?, ceiling });
     let stripes = stripes.iter().map(stripe).collect::<Option<_>>()?;
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
-    let (exported, ended) = (SlotSet::from_bits(exported)?, ids.as_chunks().0.to_vec());
-    rest.is_empty()
-        .then_some((asked, SourceAnswer { forgotten_ms, exported, ended, tokens: TokenBounds { highest, stripes } }))
+    let answer = SourceAnswer {
+        forgotten_ms,
+        unsettled: SlotSet::from_bits(unsettled)?,
+        exported: SlotSet::from_bits(exported)?,
+        ended: ids.as_chunks().0.to_vec(),
+        tokens: TokenBounds { highest, stripes },
+    };
+    rest.is_empty().then_some((asked, answer))
 }
 
 /// Takes the answer of the server `from`.
@@ -124,13 +130,14 @@ mod tests {
     #[test]
     fn a_message_of_another_module_or_length_says_nothing() {
         let stripes = vec![StripeCeiling { stripe: 3, ceiling: u64::MAX }];
-        let mut exported = SlotSet::default();
+        let (mut unsettled, mut exported) = (SlotSet::default(), SlotSet::default());
+        unsettled.insert(0..=0);
         exported.insert(64..=64);
-        let ended = vec![[b'm'; 40], [b'n'; 40]];
-        let answer = SourceAnswer { forgotten_ms: 9, exported, ended, tokens: TokenBounds { highest: 11, stripes } };
+        let (ended, tokens) = (vec![[b'm'; 40], [b'n'; 40]], TokenBounds { highest: 11, stripes });
+        let answer = SourceAnswer { forgotten_ms: 9, unsettled, exported, ended, tokens };
         let bytes = message(7, &answer);
         let numbers = numbers(&bytes).unwrap();
-        assert_eq!((&numbers[..6], numbers.len()), (&[2, 7, 9, 11, 0, 1][..], 4 + SlotSet::WORDS + 2 + 10));
+        assert_eq!((&numbers[..6], numbers.len()), (&[2, 7, 9, 11, 1, 0][..], 4 + 2 * SlotSet::WORDS + 2 + 10));
         assert_eq!(parse(&bytes), Some((7, answer)));
         let all = bytes.len();
         for wrong in [&bytes[..12], &bytes[..20], &bytes[..48], &bytes[..all - 8], &bytes[..all - 3], &bytes[1..], b""]

@@ -136,7 +136,8 @@ impl InCluster {
             return Err(guarded(now.plus_ms(LOOK_AGAIN_MS), now));
         };
         let answer = from.as_ref().and_then(|from| self.sources.answer(from, *since, now));
-        let exports = answer.filter(|answer| answer.said.exported.contains(slot));
+        let exports =
+            answer.filter(|answer| answer.said.exported.contains(slot) && !answer.said.unsettled.contains(slot));
         exports.map(Some).ok_or_else(|| guarded(now.plus_ms(ASK_AGAIN_MS), now))
     }
 
@@ -283,11 +284,14 @@ impl Slots {
     pub fn on_source_answer(&mut self, from: ServerId, answer: Answer, now: BootTime) -> (usize, usize) {
         let Some(known) = &mut self.0 else { return (0, 0) };
         let Some(Answer { asked, until, said }) = known.sources.on_answer(&from, answer) else { return (0, 0) };
-        let settles = |Unsettled { way, since, .. }: &Unsettled| {
-            way.from == from && since <= asked && way.by.is_none_or(|by| said.ended.contains(&by))
+        let settles = |slot: &u16, Unsettled { way, since, .. }: &Unsettled| {
+            way.from == from
+                && since <= asked
+                && way.by.is_none_or(|by| said.ended.contains(&by))
+                && !said.unsettled.contains(*slot)
         };
         let awaited = known.unsettled.iter().filter(|(_, unsettled)| unsettled.awaits_answer(now));
-        let slots: Vec<u16> = awaited.filter(|(_, unsettled)| settles(unsettled)).map(|(slot, _)| *slot).collect();
+        let slots: Vec<u16> = awaited.filter(|(slot, at)| settles(slot, at)).map(|(slot, _)| *slot).collect();
         let until = *until;
         let is_guarded = now <= until;
         for slot in &slots {
@@ -458,11 +462,22 @@ impl Slots {
         })
     }
 
+    /// Returns the slots whose sources have to be asked, or may still answer.
+    pub(crate) fn unsettled(&self, now: BootTime) -> SlotSet {
+        let mut slots = SlotSet::default();
+        let unsettled = self.0.iter().flat_map(|known| &known.unsettled);
+        unsettled.filter(|(_, at)| at.awaits_answer(now)).for_each(|(slot, _)| slots.set(*slot, true));
+        slots
+    }
+
     /// Returns the latest end of the grants in single slots that this node may have forgotten. It is the latest end of
-    /// the slots' guards that are armed at `now`, and of locks that were deleted for an unknown reason.
-    pub fn forgotten_until(&self, now: BootTime) -> Option<BootTime> {
-        let dropped = self.0.iter().flat_map(|known| known.dropped.values().copied());
-        self.guarded_until(now).into_iter().chain(dropped).max()
+    /// the slots' guards that are armed at `now`, and of locks that were deleted for an unknown reason. Slots whose
+    /// sources may still answer ([`Slots::unsettled`]) do not count.
+    pub(crate) fn forgotten_until(&self, now: BootTime) -> Option<BootTime> {
+        let known = self.0.as_ref()?;
+        let silent = known.unsettled.values().filter(|at| !at.awaits_answer(now)).map(|at| &at.until);
+        let guarded = known.guards.values().chain(silent).filter(|until| now <= **until);
+        guarded.chain(known.dropped.values()).max().copied()
     }
 }
 

@@ -33,8 +33,10 @@ pub type MigrationId = [u8; 40];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceAnswer {
     /// The longest time for which a grant that the node has forgotten may still last, in milliseconds; 0 if it has
-    /// forgotten none.
+    /// forgotten none. This does not count the slots that are `unsettled`.
     pub forgotten_ms: u32,
+    /// The slots that came to the node a moment ago, so that it waits for an answer about them itself.
+    pub unsettled: SlotSet,
     /// The slots that the node exports key by key to the one that asked.
     pub exported: SlotSet,
     /// The migrations in one step, from the node, that ended well a moment ago: it granted nothing in their slots after

@@ -113,8 +113,13 @@ impl Node {
         // The other node's clock may be slower than this one's.
         let until = now.boot.plus_ms(guard_ms(FRESH_MS, 0));
         let tokens = self.tokens.tell(now, self.skew_ms, until);
-        let (exported, ended) = (self.slots.exported_to(to), self.slots.left(now.boot));
-        Some(SourceAnswer { forgotten_ms: self.forgotten_ms(now.boot), exported, ended, tokens })
+        Some(SourceAnswer {
+            forgotten_ms: self.forgotten_ms(now.boot),
+            unsettled: self.slots.unsettled(now.boot),
+            exported: self.slots.exported_to(to),
+            ended: self.slots.left(now.boot),
+            tokens,
+        })
     }
 
     /// Returns the longest time, in milliseconds, for which a grant that this node has forgotten may still last; 0 if

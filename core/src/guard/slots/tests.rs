@@ -254,7 +254,45 @@ fn a_source_names_the_last_of_its_own_guards_and_of_the_locks_that_it_dropped() 
     assert_eq!(slots.forgotten_until(NOW), Some(NOW.plus_ms(5)));
     slots.on_arriving(1..=1, FROM, BY);
     slots.on_arrived(1..=1, BY, NOW, END);
-    assert_eq!(slots.forgotten_until(NOW), Some(END), "its own source has not answered");
+    assert_eq!(slots.forgotten_until(NOW), Some(NOW.plus_ms(5)));
+    let late = NOW.plus_ms(1_001);
+    assert_eq!((slots.forgotten_until(late), slots.unsettled(late)), (Some(END), none()), "its source is silent");
+}
+
+/// A slot moves on before the node from which it came first has said what it forgot. Other slots of the node in between
+/// are open.
+#[test]
+fn a_slot_that_moves_on_at_once_waits_for_its_first_source() {
+    const BETWEEN: ServerId = [b'b'; 40];
+    let mut between = empty();
+    between.on_arriving(7_629..=7_629, FROM, BY);
+    between.on_arrived(7_629..=7_629, BY, NOW, END);
+    between.ask_sources(NOW);
+    between.on_left(OTHER, NOW);
+    let mut slots = empty();
+    for slot in 7_629..=7_630 {
+        slots.on_arriving(slot..=slot, BETWEEN, OTHER);
+        slots.on_arrived(slot..=slot, OTHER, NOW, END);
+    }
+    let mut asks = |between: &mut Slots, now| {
+        slots.ask_sources(now);
+        assert_eq!(between.forgotten_until(now), None);
+        let said =
+            SourceAnswer { unsettled: between.unsettled(now), ended: between.left(now), ..SourceAnswer::default() };
+        slots.on_source_answer(BETWEEN, Answer { asked: now, until: BootTime::default(), said }, now);
+        (refused(&slots, now), slots.guarded(now))
+    };
+    assert_eq!(asks(&mut between, NOW), (10, 1));
+    between.on_source_answer(FROM, answer(NOW, BootTime::default()), NOW);
+    assert_eq!(asks(&mut between, NOW.plus_ms(10)), (0, 0));
+    // The same while a slot is imported key by key.
+    let mut slots = empty();
+    slots.update(&none(), imports(7_629..=7_629), NOW, END);
+    slots.ask_sources(NOW);
+    let mut unsettled = answer(NOW, BootTime::default());
+    unsettled.said.unsettled = set(7_629..=7_629);
+    slots.on_source_answer(FROM, unsettled, NOW);
+    assert_eq!(refused(&slots, NOW), 10);
 }
 
 #[test]
