@@ -29,8 +29,8 @@ pub fn ask(ctx: Context<'_>) {
     }
     let now = clock::boot_now();
     let sources = state::with(|node| node.ask_sources(now));
-    for source in sources {
-        send(&source, Message::Asks, &[MARK, now.as_us().to_le_bytes()].concat());
+    for (source, issued) in sources {
+        send(&source, Message::Asks, &question(now.as_us(), &issued));
     }
     let (awaits, is_late) = state::with(|node| (node.slots().await_answers(now), node.slots().has_silent_source(now)));
     // The source may not have heard yet that a slot has left it. The tick would ask it again only after 0.1 s.
@@ -54,16 +54,43 @@ pub fn ask(ctx: Context<'_>) {
 /// Answers the question of the server `from`. A server that does not know what it has forgotten answers nothing: it has
 /// not judged its start, is a replica, or a panic was caught in it.
 pub fn answer(ctx: Context<'_>, from: &ServerId, question: &[u8]) {
-    let Some(&[asked]) = numbers(question).as_deref() else { return };
-    let answer = state::with(|node| node.source_answer(from, clock::now()));
-    if let Some(answer) = answer.filter(|_| ctx.is_master() && !is_poisoned()) {
+    let Some((asked, issued)) = parse_question(question).filter(|_| ctx.is_master() && !is_poisoned()) else { return };
+    let changes = || state::with(|node| node.tokens().stripe_changes());
+    let (before, now) = (changes(), clock::now());
+    if let Some(answer) = state::with(|node| node.source_answer(from, &issued, now)) {
         send(from, Message::Answers, &message(asked, &answer));
     }
+    if before != changes() {
+        incarnation::save(now);
+    }
+}
+
+/// Builds the question of the time `asked`, from a node that may have issued tokens within `issued`.
+fn question(asked: u64, issued: &TokenBounds) -> Vec<u8> {
+    let numbers = [asked, issued.highest].into_iter().chain(stripe_numbers(&issued.stripes));
+    MARK.into_iter().chain(numbers.flat_map(u64::to_le_bytes)).collect()
+}
+
+/// Parses a question. Returns its time, and the bounds of the tokens that the other node may have issued.
+fn parse_question(question: &[u8]) -> Option<(u64, TokenBounds)> {
+    let numbers = numbers(question)?;
+    let (&[asked, highest], stripes) = numbers.split_first_chunk()?;
+    Some((asked, TokenBounds { highest, stripes: stripes_of(stripes)? }))
+}
+
+fn stripe_numbers(stripes: &[StripeCeiling]) -> impl Iterator<Item = u64> {
+    stripes.iter().flat_map(|stripe| [stripe.stripe.into(), stripe.ceiling])
+}
+
+fn stripes_of(numbers: &[u64]) -> Option<Vec<StripeCeiling>> {
+    let (stripes, rest) = numbers.as_chunks();
+    let stripe = |&[stripe, ceiling]: &[u64; 2]| Some(StripeCeiling { stripe: stripe.try_into().ok()?, ceiling });
+    if rest.is_empty() { stripes.iter().map(stripe).collect() } else { None }
 }
 
 /// Builds the message with the answer to the question of the time `asked`.
 fn message(asked: u64, answer: &SourceAnswer) -> Vec<u8> {
-    let stripes = answer.tokens.stripes.iter().flat_map(|stripe| [stripe.stripe.into(), stripe.ceiling]);
+    let stripes = stripe_numbers(&answer.tokens.stripes);
     let slots = [&answer.unsettled, &answer.exported].into_iter().flat_map(SlotSet::bits).copied();
     let head = [answer.ended.len() as u64, asked, answer.forgotten_ms.into(), answer.tokens.highest];
     let numbers = head.into_iter().chain(slots).chain(stripes).flat_map(u64::to_le_bytes);
@@ -79,10 +106,8 @@ fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
     let (&[_, asked, forgotten_ms, highest], rest) = numbers.split_first_chunk()?;
     let (unsettled, rest) = rest.split_at_checked(SlotSet::WORDS)?;
     let (exported, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
-    let (stripes, rest) = stripes.as_chunks();
-    let stripe = |&[stripe, ceiling]: &[u64; 2]| Some(StripeCeiling { stripe: stripe.try_into().ok()?, ceiling });
-    let stripes = stripes.iter().map(stripe).collect::<Option<_>>()?;
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
+    let stripes = stripes_of(stripes)?;
     let answer = SourceAnswer {
         forgotten_ms,
         unsettled: SlotSet::from_bits(unsettled)?,
@@ -90,7 +115,7 @@ fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
         ended: ids.as_chunks().0.to_vec(),
         tokens: TokenBounds { highest, stripes },
     };
-    rest.is_empty().then_some((asked, answer))
+    Some((asked, answer))
 }
 
 /// Takes the answer of the server `from`.
@@ -139,6 +164,8 @@ mod tests {
         let numbers = numbers(&bytes).unwrap();
         assert_eq!((&numbers[..6], numbers.len()), (&[2, 7, 9, 11, 1, 0][..], 4 + 2 * SlotSet::WORDS + 2 + 10));
         assert_eq!(parse(&bytes), Some((7, answer)));
+        let issued = TokenBounds { highest: 5, stripes: vec![StripeCeiling { stripe: 2, ceiling: 6 }] };
+        assert_eq!(parse_question(&question(4, &issued)), Some((4, issued)));
         let all = bytes.len();
         for wrong in [&bytes[..12], &bytes[..20], &bytes[..48], &bytes[..all - 8], &bytes[..all - 3], &bytes[1..], b""]
         {

@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
 use crate::guard::slot_set::{CLUSTER_SLOTS, SlotSet, slot_of};
-use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, Answer, MigrationId, ServerId, Sources};
+use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, Answer, MigrationId, ServerId, Sources, Unsettled, Way};
 use crate::refusal::Refusal;
+use crate::tokens::told::TokenBounds;
 use crate::values::time::BootTime;
 
 /// The result of reading which slots the node serves.
@@ -34,32 +35,6 @@ pub struct Moves {
     /// The slots that the node exports, each with the node to which it goes. That node grants the locks that are free
     /// here.
     pub exported: BTreeMap<u16, ServerId>,
-}
-
-/// The way in which a slot comes with its locks.
-#[derive(Clone, Copy, Debug)]
-struct Way {
-    from: ServerId,
-    /// The migration by which it comes in one step; `None` if it comes key by key.
-    by: Option<MigrationId>,
-}
-
-/// A slot that has come with its locks, but whose source (the node from which it came) has not yet said which grants it
-/// forgot, and that it granted nothing there since.
-#[derive(Clone, Copy, Debug)]
-struct Unsettled {
-    way: Way,
-    /// The time at which the slot came. Only the answer to a later question counts.
-    since: BootTime,
-    /// The end of the slot's guard if no answer comes.
-    until: BootTime,
-}
-
-impl Unsettled {
-    /// Returns whether the source's answer still counts at `now`.
-    fn awaits_answer(&self, now: BootTime) -> bool {
-        now <= self.since.plus_ms(ANSWERS_WITHIN_MS)
-    }
 }
 
 /// Time after which a request in a slot that the node does not serve is looked at again, in milliseconds. The slot may
@@ -88,8 +63,14 @@ struct InCluster {
     /// The slots that the node was importing key by key when it last read them. Each with its source, and the time at
     /// which this import was first read.
     imported: BTreeMap<u16, (Option<ServerId>, BootTime)>,
+    /// The sources of imports that were given up, and that have not been asked since.
+    given_up: BTreeSet<ServerId>,
     /// The slots that the node was exporting key by key when it last read them, each with the node to which it goes.
     exported: BTreeMap<u16, ServerId>,
+    /// The bounds of the tokens that the nodes to which these slots go have issued.
+    issued: BTreeMap<ServerId, TokenBounds>,
+    /// Such bounds of moves that were given up since they were last taken.
+    issued_in_vain: Vec<TokenBounds>,
     /// The migrations of slots to other nodes, in one step, that ended well a moment ago, each with the time of its end.
     /// If one fails, its target may take the slots all the same, without the locks that were granted here since.
     left: VecDeque<(MigrationId, BootTime)>,
@@ -264,19 +245,22 @@ impl Slots {
     }
 
     /// Returns the nodes that have to be asked at `now` which grants they have forgotten, because slots come from them.
-    /// Notes that they are asked.
-    pub fn ask_sources(&mut self, now: BootTime) -> Vec<ServerId> {
+    /// For each, also whether this node has imported slots from there key by key, until now or until a moment ago. Notes
+    /// that they are asked.
+    pub fn ask_sources(&mut self, now: BootTime) -> Vec<(ServerId, bool)> {
         let Some(known) = &mut self.0 else { return Vec::new() };
+        let given_up = std::mem::take(&mut known.given_up);
         let imported = known.imported.values().filter_map(|(from, since)| Some((from.as_ref().copied()?, *since)));
         let awaited = known.unsettled.values().filter(|unsettled| unsettled.awaits_answer(now));
-        let mut wanted: BTreeMap<ServerId, BootTime> = BTreeMap::new();
+        let mut wanted: BTreeMap<_, _> = given_up.iter().map(|from| (*from, now)).collect();
         for (from, since) in imported.chain(awaited.map(|unsettled| (unsettled.way.from, unsettled.since))) {
             let last = wanted.entry(from).or_default();
             *last = since.max(*last);
         }
         known.sources.keep(|node| wanted.contains_key(node));
         wanted.retain(|node, since| known.sources.ask(*node, *since, now));
-        wanted.into_keys().collect()
+        let imported: BTreeSet<_> = known.imported.values().filter_map(|(from, _)| *from).chain(given_up).collect();
+        wanted.into_keys().map(|node| (node, imported.contains(&node))).collect()
     }
 
     /// Takes the answer of the node `from`. Returns the number of slots that are guarded because of it, and of those that
@@ -323,8 +307,10 @@ impl Slots {
                     known.guard(slot, until);
                     gained.guarded += 1;
                 }
+                known.issued_in_vain.extend(known.issued.remove(&to));
             }
         }
+        known.issued.retain(|to, _| exported.values().any(|of| of == to));
         known.exported = exported;
         for slot in 0..CLUSTER_SLOTS {
             let (is_owned, was_served) = (owned.contains(slot), known.served.contains(slot));
@@ -337,6 +323,11 @@ impl Slots {
                 }
             } else if imported.contains_key(&slot) && !known.imported.contains_key(&slot) {
                 gained.unknown += 1;
+            }
+        }
+        for (slot, (from, _)) in &known.imported {
+            if !owned.contains(*slot) && imported.get(slot) != Some(from) {
+                known.given_up.extend(*from);
             }
         }
         known.served.clone_from(owned);
@@ -425,6 +416,22 @@ impl Slots {
     /// Returns the last answer of the node from which the slot of `name` is imported; `None` if it is not imported.
     pub(crate) fn source_answer(&self, name: &[u8], now: BootTime) -> Option<&Answer> {
         self.0.as_ref()?.source(slot_of(name), now).ok().flatten()
+    }
+
+    /// Takes the bounds of the tokens that the node `to` has issued in the slots that move there key by key.
+    pub fn on_issued(&mut self, to: ServerId, issued: TokenBounds) {
+        if let Some(known) = &mut self.0 {
+            match known.exported.values().any(|of| *of == to) {
+                true => drop(known.issued.insert(to, issued)),
+                // The move was given up here a moment ago.
+                false => known.issued_in_vain.push(issued),
+            }
+        }
+    }
+
+    /// Returns the bounds of tokens that other nodes have issued, in moves that were given up since the last call.
+    pub fn issued_in_vain(&mut self) -> Vec<TokenBounds> {
+        self.0.as_mut().map(|known| std::mem::take(&mut known.issued_in_vain)).unwrap_or_default()
     }
 
     /// Returns the slots that move key by key to the node `to`.

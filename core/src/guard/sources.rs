@@ -57,6 +57,32 @@ pub struct Answer {
     pub said: SourceAnswer,
 }
 
+/// The way in which a slot comes with its locks.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    pub from: ServerId,
+    /// The migration by which it comes in one step; `None` if it comes key by key.
+    pub by: Option<MigrationId>,
+}
+
+/// A slot that has come with its locks, but whose source (the node from which it came) has not yet said which grants it
+/// forgot, and that it granted nothing there since.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsettled {
+    pub way: Way,
+    /// The time at which the slot came. Only the answer to a later question counts.
+    pub since: BootTime,
+    /// The end of the slot's guard if no answer comes.
+    pub until: BootTime,
+}
+
+impl Unsettled {
+    /// Returns whether the source's answer still counts at `now`.
+    pub fn awaits_answer(&self, now: BootTime) -> bool {
+        now <= self.since.plus_ms(ANSWERS_WITHIN_MS)
+    }
+}
+
 /// A node from which slots come.
 #[derive(Clone, Debug, Default)]
 struct Source {

@@ -9,6 +9,7 @@ use crate::guard::slot_set::SlotSet;
 use crate::guard::slots::{Gained, Moves};
 use crate::guard::sources::{Answer, FRESH_MS, MigrationId, ServerId, SourceAnswer};
 use crate::node::Node;
+use crate::tokens::told::TokenBounds;
 use crate::values::limits::{FENCE_SPAN_US, FLOOR_MAX};
 use crate::values::time::{BootTime, Now};
 
@@ -37,7 +38,13 @@ impl Node {
         if gained.unknown > 0 {
             self.pass_tokens_of_others(now);
         }
+        self.pass_issued_in_vain();
         gained
+    }
+
+    /// Raises tokens above those that other nodes issued in moves that were given up.
+    fn pass_issued_in_vain(&mut self) {
+        self.slots.issued_in_vain().iter().for_each(|issued| self.tokens.pass(issued));
     }
 
     /// Raises the floor above every token that the former owner of a slot can have issued.
@@ -73,9 +80,12 @@ impl Node {
         gained
     }
 
-    /// Returns the nodes that have to be asked now which grants they have forgotten: those from which slots come.
-    pub fn ask_sources(&mut self, now: BootTime) -> Vec<ServerId> {
-        self.slots.ask_sources(now)
+    /// Returns the nodes that have to be asked now which grants they have forgotten: those from which slots come. For
+    /// each, also the bounds of this node's tokens if it may have issued some in that node's slots.
+    pub fn ask_sources(&mut self, now: BootTime) -> Vec<(ServerId, TokenBounds)> {
+        let asked = self.slots.ask_sources(now).into_iter();
+        let bounds = |imports: bool| if imports { self.tokens.bounds() } else { TokenBounds::default() };
+        asked.map(|(node, imports)| (node, bounds(imports))).collect()
     }
 
     /// Takes the `answer` of the node `from` to the question of the time `asked`. If slots have come from there for good,
@@ -104,11 +114,16 @@ impl Node {
         (guarded, open)
     }
 
-    /// Returns the answer of this node to the node `to`, to which its slots move. `None` if it does not know which grants
-    /// it has forgotten, because it has not judged its start.
-    pub fn source_answer(&mut self, to: &ServerId, now: Now) -> Option<SourceAnswer> {
+    /// Returns the answer of this node to the node `to`, to which its slots move. That one may have issued tokens within
+    /// `issued` in these slots, so later ones are larger, should the move be given up. `None` if this node does not know
+    /// which grants it has forgotten, because it has not judged its start.
+    pub fn source_answer(&mut self, to: &ServerId, issued: &TokenBounds, now: Now) -> Option<SourceAnswer> {
         if !self.ledger.is_judged() {
             return None;
+        }
+        if issued.largest() <= BELIEVED_MAX {
+            self.slots.on_issued(*to, issued.clone());
+            self.pass_issued_in_vain();
         }
         // The other node's clock may be slower than this one's.
         let until = now.boot.plus_ms(guard_ms(FRESH_MS, 0));
@@ -159,7 +174,6 @@ mod tests {
     use crate::guard::slot_set::{CLUSTER_SLOTS, slot_of};
     use crate::refusal::Refusal;
     use crate::tokens::Tokens;
-    use crate::tokens::told::TokenBounds;
     use crate::values::key::Key;
     use crate::values::token::Token;
 
@@ -201,8 +215,8 @@ mod tests {
         /// The node asks the other one, and hears its answer.
         fn asks(&mut self, which: usize, us: u64) {
             let boot = BootTime::from_us(us);
-            assert_eq!(self.0[which].ask_sources(boot).len(), 1);
-            let answer = self.0[1 - which].source_answer(&NAME, Self::now(1 - which, us)).unwrap();
+            let [(NAME, issued)] = &self.0[which].ask_sources(boot)[..] else { panic!() };
+            let answer = self.0[1 - which].source_answer(&NAME, issued, Self::now(1 - which, us)).unwrap();
             self.0[which].on_source_answer(NAME, boot, answer, boot);
         }
 
@@ -242,13 +256,39 @@ mod tests {
         assert_eq!(nodes.0[1].prepare_token(Key { db: 0, name: b"bar" }, None, later), Ok(()), "its slot stays");
     }
 
+    /// The move of a slot is given up, at one node or the other first. The other one had issued tokens far ahead.
+    #[test]
+    fn a_move_that_is_given_up_leaves_larger_tokens() {
+        let no_moves = |nodes: &mut Two, which: usize| {
+            let owned = if which == 0 { 0..=CLUSTER_SLOTS / 2 - 1 } else { CLUSTER_SLOTS / 2..=CLUSTER_SLOTS - 1 };
+            let mut slots = SlotSet::default();
+            slots.insert(owned);
+            nodes.0[which].update_slots(&slots, Moves::default(), Two::now(which, 60_000_002));
+        };
+        for target_first in [false, true] {
+            let (mut nodes, us) = (Two::new(), 60_000_000);
+            nodes.asks(0, us);
+            nodes.0[0].raise_floor(us + 100 * AHEAD_US);
+            let there = nodes.issues(0, 1, us).unwrap();
+            if target_first {
+                no_moves(&mut nodes, 0);
+                nodes.asks(0, us + 10_001);
+                no_moves(&mut nodes, 1);
+            } else {
+                nodes.asks(0, us + 10_001);
+                no_moves(&mut nodes, 1);
+            }
+            assert!(nodes.issues(1, 1, us + 10_003).unwrap() > there, "the target gives up first: {target_first}");
+        }
+    }
+
     #[test]
     fn tokens_far_ahead_go_along_with_their_keys_alone() {
         let mut nodes = Two::new();
         let (us, far) = (60_000_000, token(1 << 44));
         nodes.0[1].tokens.set_ceiling(us);
         nodes.0[1].tokens.observe(KEYS[1], far);
-        let answer = nodes.0[1].source_answer(&NAME, Two::now(1, us)).unwrap();
+        let answer = nodes.0[1].source_answer(&NAME, &TokenBounds::default(), Two::now(1, us)).unwrap();
         nodes.asks(0, us);
         assert!(nodes.issues(0, 1, us).unwrap() > far.get());
         // The slot has come for good.
@@ -284,7 +324,7 @@ mod tests {
         };
         assert!(issues(&mut nodes) > far);
         // The slot has come for good.
-        let answer = nodes.0[1].source_answer(&NAME, Two::now(1, us)).unwrap();
+        let answer = nodes.0[1].source_answer(&NAME, &TokenBounds::default(), Two::now(1, us)).unwrap();
         nodes.0[0].tokens = Tokens::with_stripes(10, 1 << 16, 1);
         nodes.0[0].tokens.set_ceiling(2 * us);
         nodes.0[0].tokens.observe(b"own", token(far));

@@ -179,7 +179,7 @@ impl Tokens {
     }
 
     /// Returns the highest tokens, those of stripes (groups of keys) with a ceiling of their own apart.
-    fn bounds(&self) -> TokenBounds {
+    pub fn bounds(&self) -> TokenBounds {
         let (mut stripes, _) = self.stripes.wanted();
         let (mut highest, mut rest) = (0, &self.last[..]);
         for apart in stripes.iter_mut().rev() {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::{Finding, Reply, Request, Run, Step};
 use crate::durability::start::token_floor;
 use crate::durability::ties::Found;
-use crate::fixture::{KEY, asks, owner, releases, ttl};
+use crate::fixture::{KEY, asks, owner, releases, token, ttl};
 use crate::guard::slot_set::{SlotSet, slot_of};
 use crate::guard::slots::Moves;
 use crate::guard::sources::{ANSWERS_WITHIN_MS, ServerId, SourceAnswer};
@@ -25,8 +25,9 @@ const TTL_MS: u32 = 2_000;
 /// The time that passes with each event, in microseconds.
 const EVENT_US: u64 = 1_000;
 
-/// The difference between the clocks that the nodes allow for, and the lead of the source's clock, in milliseconds.
-const CLOCKS_MS: [(u32, u64); 2] = [(2_000, 1_500), (0, 0)];
+/// The difference between the clocks that the nodes allow for, and the leads of the source's and of the target's clock,
+/// in milliseconds.
+const CLOCKS_MS: [(u32, [u64; 2]); 3] = [(2_000, [1_500, 0]), (2_000, [0, 1_500]), (0, [0, 0])];
 
 /// The names of the source and of the target.
 const NAMES: [ServerId; 2] = [[b's'; 40], [b't'; 40]];
@@ -61,8 +62,11 @@ enum Event {
     Questions,
     /// The target hears the oldest answer.
     Hears,
-    /// The source gains another slot, so its tokens jump ahead of its clock.
-    Jumps,
+    /// This node gains another slot, so its tokens jump ahead of its clock.
+    Jumps(usize),
+    /// The holder whose number this is, modulo the number of holders, raises its token far ahead, unless the slot is
+    /// leaving that node.
+    Raises(usize),
     /// This number of milliseconds passes.
     Waits(u64),
 }
@@ -83,7 +87,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => (0..2_usize).prop_map(Event::Reads),
         3 => Just(Event::Questions),
         3 => Just(Event::Hears),
-        1 => Just(Event::Jumps),
+        1 => (0..2_usize).prop_map(Event::Jumps),
+        1 => (0..4_usize).prop_map(Event::Raises),
         2 => prop_oneof![Just(50), Just(150), Just(1_950), Just(12_000)].prop_map(Event::Waits),
     ];
     prop::collection::vec(event, 1..60)
@@ -118,12 +123,12 @@ struct Cluster {
     /// The time at which the target took the slot, if the source has not answered since.
     unanswered_since: Option<u64>,
     us: u64,
-    /// The lead of the source's clock, in microseconds.
-    ahead_us: u64,
+    /// The leads of the nodes' clocks, in microseconds.
+    ahead_us: [u64; 2],
 }
 
 impl Cluster {
-    fn new((skew_ms, ahead_ms): (u32, u64)) -> Self {
+    fn new((skew_ms, ahead_ms): (u32, [u64; 2])) -> Self {
         let node = || {
             let mut node = Node::new(10);
             node.tokens = Tokens::with_stripes(10, 2, 1);
@@ -145,7 +150,7 @@ impl Cluster {
             granted: [0, 0],
             unanswered_since: None,
             us: EVENT_US,
-            ahead_us: ahead_ms * 1_000,
+            ahead_us: ahead_ms.map(|ms| ms * 1_000),
         };
         cluster.reads(SOURCE);
         cluster.reads(TARGET);
@@ -155,8 +160,7 @@ impl Cluster {
     }
 
     fn now(&self, which: usize) -> Now {
-        let ahead_us = if which == SOURCE { self.ahead_us } else { 0 };
-        Now::new(BootTime::from_us(self.us), self.us + ahead_us)
+        Now::new(BootTime::from_us(self.us), self.us + self.ahead_us[which])
     }
 
     fn reads(&mut self, which: usize) {
@@ -228,11 +232,18 @@ impl Cluster {
                 self.nodes[TARGET].on_source_answer(NAMES[SOURCE], asked, answer, now);
                 self.unanswered_since = self.unanswered_since.filter(|since| asked < BootTime::from_us(*since));
             }
-            Event::Jumps => {
-                let (wall_us, node) = (self.now(SOURCE).wall_us, &mut self.nodes[SOURCE]);
+            Event::Jumps(which) => {
+                let (wall_us, node) = (self.now(which).wall_us, &mut self.nodes[which]);
                 node.raise_floor(token_floor(None, &Found::default(), wall_us, node.skew_ms));
             }
-            Event::Waits(ms) if self.unanswered_since.is_none() => self.us += ms * 1_000,
+            Event::Raises(which) if !self.holders.is_empty() => self.raises(which % self.holders.len()),
+            Event::Waits(ms) if self.unanswered_since.is_none() => {
+                // As each node does ten times a second, and the target also right after it has read its slots.
+                self.us += 10_000;
+                self.reads(TARGET);
+                self.questions();
+                self.us += ms * 1_000;
+            }
             _ => {}
         }
         let us = self.us;
@@ -242,11 +253,11 @@ impl Cluster {
     /// Lets the target ask the source, if it wants to know anything; the source answers.
     fn questions(&mut self) {
         let now = self.now(TARGET).boot;
-        if !self.nodes[TARGET].ask_sources(now).is_empty() {
+        if let [(_, issued)] = &self.nodes[TARGET].ask_sources(now)[..] {
             // A question makes the source read its slots.
             self.reads(SOURCE);
             let at_source = self.now(SOURCE);
-            let answer = self.nodes[SOURCE].source_answer(&NAMES[TARGET], at_source).unwrap();
+            let answer = self.nodes[SOURCE].source_answer(&NAMES[TARGET], issued, at_source).unwrap();
             self.answers.push((now, answer));
         }
     }
@@ -273,6 +284,19 @@ impl Cluster {
         self.last = (self.last.0.max(token), if is_reader { last } else { token });
         self.holders.push(Holder { name, at, is_reader, until: self.us + u64::from(TTL_MS) * 1_000 });
         self.granted[at] += 1;
+    }
+
+    fn raises(&mut self, which: usize) {
+        let Holder { name, at, is_reader, .. } = &self.holders[which];
+        let (name, at, is_reader) = (name.clone(), *at, *is_reader);
+        // The target may learn of that too late (docs/guarantees.md).
+        if at == SOURCE && self.is_offered {
+            return;
+        }
+        let far = token(self.last.0 + 60_000_000);
+        if self.runs(at, &Request::Fence(owner(&name), far)) == Ok(Reply::Token(far)) {
+            self.last = (far.get(), if is_reader { self.last.1 } else { far.get() });
+        }
     }
 
     fn releases(&mut self, which: usize) {
@@ -335,7 +359,7 @@ proptest! {
 fn a_lease_that_an_old_answer_allowed_ends_before_the_source_grants() {
     use Event::*;
     for (until_extended, until_asked) in [(150, 1_950), (500, 1_780)] {
-        let mut cluster = Cluster::new(CLOCKS_MS[1]);
+        let mut cluster = Cluster::new(CLOCKS_MS[2]);
         let begin = [Imports, Offers, Questions, Hears, Asks(Wanted::Exclusive), Questions, Hears];
         let end = [GivesUp(SOURCE), Reads(SOURCE), Waits(until_extended), Extend, Waits(until_asked)];
         begin.into_iter().chain(end).for_each(|event| cluster.happens(event));
@@ -352,8 +376,8 @@ fn a_lease_that_an_old_answer_allowed_ends_before_the_source_grants() {
 fn the_target_continues_above_a_source_that_is_ahead() {
     use Event::*;
     let (reads, writes) = (Asks(Wanted::Shared), Asks(Wanted::Exclusive));
-    let before = [Jumps, writes, Imports, Offers, Releases(0), Takes, Questions, Hears, writes, Reads(TARGET)];
-    let after = [reads, Imports, Offers, Questions, Hears, Jumps, reads, Releases(0), Releases(0), writes];
+    let before = [Jumps(SOURCE), writes, Imports, Offers, Releases(0), Takes, Questions, Hears, writes, Reads(TARGET)];
+    let after = [reads, Imports, Offers, Questions, Hears, Jumps(SOURCE), reads, Releases(0), Releases(0), writes];
     for events in [before, after] {
         let mut cluster = Cluster::new(CLOCKS_MS[0]);
         events.into_iter().for_each(|event| cluster.happens(event));

@@ -108,19 +108,19 @@ fn a_slot_is_open_while_it_is_imported_if_its_source_forgot_nothing() {
     let mut slots = empty();
     slots.update(&none(), imports(7_629..=7_629), NOW, END);
     assert_eq!(refused(&slots, NOW), 10, "the source is asked first");
-    assert_eq!(slots.ask_sources(NOW), [FROM]);
+    assert_eq!(slots.ask_sources(NOW), [(FROM, true)]);
     assert!(slots.ask_sources(NOW).is_empty(), "it has been asked");
     slots.on_source_answer(FROM, answer(NOW, BootTime::default()), NOW);
     assert_eq!(refused(&slots, NOW.plus_ms(200)), 0);
     assert_eq!(refused(&slots, NOW.plus_ms(201)), 10, "the answer is old");
     let later = NOW.plus_ms(2_000);
-    assert_eq!(slots.ask_sources(later), [FROM]);
+    assert_eq!(slots.ask_sources(later), [(FROM, true)]);
     slots.on_source_answer(FROM, answer(later, later.plus_ms(700)), later);
     assert_eq!(refused(&slots, later), 700);
     let after = later.plus_ms(701);
     assert_eq!(refused(&slots, after), 10, "an older answer says nothing of now");
     // Another slot is imported from the same node, whose answer is from before.
-    assert_eq!(slots.ask_sources(after), [FROM]);
+    assert_eq!(slots.ask_sources(after), [(FROM, true)]);
     slots.on_source_answer(FROM, answer(after, BootTime::default()), after);
     assert_eq!(refused(&slots, after), 0);
     slots.update(&none(), no_moves(), after, END);
@@ -137,7 +137,8 @@ fn a_slot_without_a_source_is_refused_while_it_is_imported_and_guarded_afterward
     slots.on_source_answer(FROM, answer(NOW, BootTime::default()), NOW);
     assert_eq!(refused(&slots, NOW), 0);
     slots.update(&none(), Moves { imported: BTreeMap::from([(7_629, None)]), ..Moves::default() }, NOW, END);
-    assert!(slots.ask_sources(END).is_empty());
+    assert_eq!(slots.ask_sources(END), [(FROM, true)], "it hears which tokens were issued here");
+    assert!(slots.ask_sources(END.plus_ms(10)).is_empty());
     assert_eq!((refused(&slots, NOW), refused(&slots, END)), (10, 10));
     assert_eq!(slots.update(&set(7_629..=7_629), no_moves(), NOW, END).guarded, 1);
     assert_eq!(refused(&slots, NOW), 62_600);
@@ -156,7 +157,7 @@ fn an_imported_slot_is_refused_until_its_source_has_answered_or_for_a_whole_guar
     assert_eq!(gained, Gained { unknown: 1, guarded: 0 });
     assert_eq!((refused(&slots, ASKED), slots.guarded(ASKED)), (10, 1));
     assert_eq!(slots.guarded_until(ASKED), Some(END), "without an answer");
-    assert_eq!(slots.ask_sources(ASKED), [FROM], "at once");
+    assert_eq!(slots.ask_sources(ASKED), [(FROM, true)], "at once");
     assert_eq!(
         slots.on_source_answer(FROM, answer(NOW, BootTime::default()), ASKED),
         (0, 0),
@@ -174,7 +175,8 @@ fn an_imported_slot_is_refused_until_its_source_has_answered_or_for_a_whole_guar
     assert_eq!(slots.on_source_answer(FROM, answer(ASKED, BootTime::default()), ASKED), (0, 1));
     assert_eq!((refused(&slots, ASKED), slots.guarded(ASKED), slots.guarded_until(ASKED)), (0, 0, None));
     slots.update(&set(7_629..=7_629), no_moves(), ASKED, END);
-    assert!(slots.ask_sources(END).is_empty(), "nothing comes from it any more");
+    assert_eq!(slots.ask_sources(END), [(FROM, true)], "it hears which tokens were issued here");
+    assert!(slots.ask_sources(END.plus_ms(10)).is_empty(), "nothing comes from it any more");
     // The import of slot 7630 was given up before that slot is assigned to the node.
     let gained = slots.update(&set(7_629..=7_630), no_moves(), ASKED, END);
     assert_eq!(gained, Gained { unknown: 1, guarded: 1 });
@@ -192,7 +194,7 @@ fn a_slot_that_came_in_one_step_is_open_once_its_source_has_answered() {
             }
             slots.on_arrived(7_629..=7_629, BY, NOW, END);
             assert_eq!(refused(&slots, NOW), 10);
-            assert_eq!(slots.ask_sources(NOW), [FROM]);
+            assert_eq!(slots.ask_sources(NOW), [(FROM, false)]);
             slots.on_source_answer(FROM, answer(NOW, until), NOW);
             assert_eq!(refused(&slots, NOW), left_ms);
             slots.on_not_arriving(7_630..=7_630, BY);
@@ -346,12 +348,12 @@ fn grants_in_a_slot_that_is_elsewhere_are_neither_made_nor_vouched_for() {
     assert!(vouched(&slots, NOW));
     // The source has forgotten grants since, but none of those made here.
     let later = NOW.plus_ms(100);
-    assert_eq!(slots.ask_sources(later), [FROM]);
+    assert_eq!(slots.ask_sources(later), [(FROM, true)]);
     slots.on_source_answer(FROM, answer(later, END), later);
     assert_eq!((vouched(&slots, later), refused(&slots, later)), (true, 62_500));
     // It has given the move up.
     let later = NOW.plus_ms(200);
-    assert_eq!(slots.ask_sources(later), [FROM]);
+    assert_eq!(slots.ask_sources(later), [(FROM, true)]);
     let given_up = Answer { asked: later, until: BootTime::default(), said: SourceAnswer::default() };
     slots.on_source_answer(FROM, given_up, later);
     assert_eq!((vouched(&slots, later), refused(&slots, later)), (false, 10));
