@@ -177,8 +177,8 @@ impl Held {
     }
 
     /// Begins a round at `now`, for leases of `ttl_ms`, and returns its calls. Nodes that lost the lock are asked to
-    /// grant it again. They are asked for the holder's own token if possible, so that no other node has to raise its
-    /// token.
+    /// grant it again: at once if nobody took it away there, otherwise once a majority has extended it in a later round.
+    /// They are asked for the holder's own token if possible, so that no other node has to raise its token.
     pub fn extend(&mut self, ttl_ms: u32, now: BootTime) -> Vec<Call> {
         self.rounds += 1;
         self.ttl_ms = ttl_ms;
@@ -193,7 +193,7 @@ impl Held {
             // the lock again under its second name, that would undo the break.
             None => match self.first_name(node, member.id) {
                 Some(token) => Some(Ask::Extend { ttl_ms, token }),
-                None => (!member.is_taken_lately(ttl_ms, now)).then(|| self.heal()),
+                None => member.taken_at.is_none().then(|| self.heal()),
             },
         };
         let members = self.members.iter().enumerate();
@@ -302,12 +302,13 @@ impl Held {
                 self.round.yes[node] = true;
                 self.members[node].leased_until = until.max(self.members[node].leased_until);
                 let yes = self.round.yes.iter().filter(|&&yes| yes).count();
-                if yes >= majority(self.members.len()) {
-                    self.round.extended = true;
-                    self.valid_until = self.valid_until.max(until);
-                    self.has_been_extended();
+                if yes < majority(self.members.len()) {
+                    return vec![];
                 }
-                vec![]
+                self.valid_until = self.valid_until.max(until);
+                let is_first = !std::mem::replace(&mut self.round.extended, true);
+                self.has_been_extended();
+                if is_first { self.heal_taken() } else { vec![] }
             }
             // Another server has this name now, and has the lock: in a cluster, its slot has moved. The new server
             // takes the node's place, and counts from the next round on, as a healed node does.
@@ -334,6 +335,18 @@ impl Held {
                 member.taken_at = None;
             }
         }
+    }
+
+    /// Returns the calls that ask for the lock again where it was taken away. Only a round that began a quarter of a
+    /// lease after that shows that the lock is not being released or broken on one node after the other. Without it,
+    /// two processes that keep one lock would each count the nodes that the other one restores.
+    fn heal_taken(&self) -> Vec<Call> {
+        let is_taken = |node: usize, member: &Member| {
+            let is_due = member.taken_at.is_some() && !member.is_taken_lately(self.ttl_ms, self.round.start);
+            is_due && member.grant == Grant::None && self.first_name(node, member.id).is_none()
+        };
+        let members = self.members.iter().enumerate();
+        members.filter(|(node, member)| is_taken(*node, member)).map(|(node, _)| Call::now(node, self.heal())).collect()
     }
 
     /// Notes that `node` has the lock for this owner with `token`. Returns the calls that raise all nodes to the

@@ -107,8 +107,8 @@ mod tests {
         }
     }
 
-    /// A node restarted without its data and no longer has the lock. In the next round it is asked to grant it, and
-    /// then to convert that grant.
+    /// A node restarted without its data and no longer has the lock. Once a later round has extended the lock, it is asked
+    /// to grant it, and then to convert that grant.
     #[test]
     fn a_node_that_lost_it_is_healed_and_told_again() {
         let mut held = shared();
@@ -118,10 +118,15 @@ mod tests {
         let extend = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
         held.on_answer(1, 0, id(0), extend, Answer::No, at(110).boot);
         assert!(!held.is_shared(), "two of five");
-        let heal = held.extend(TTL_MS, at(415).boot)[0].ask;
-        let calls = held.on_answer(2, 0, id(0), heal, yes(), at(420).boot);
+        held.extend(TTL_MS, at(415).boot);
+        let heal = held.heal();
+        held.on_answer(2, 3, id(3), heal, yes(), at(420).boot);
+        held.extend(TTL_MS, at(430).boot);
+        let calls = [1, 2, 3].map(|node| held.on_answer(3, node, id(node as u128), extend, yes(), at(440).boot));
+        assert_eq!(calls[2], [Call::now(0, heal)]);
+        let calls = held.on_answer(3, 0, id(0), heal, yes(), at(450).boot);
         assert_eq!(calls, [Call::now(0, Ask::Share)]);
-        told(&mut held, 0, yes(), 430);
+        told(&mut held, 0, yes(), 460);
         assert!(held.is_shared());
     }
 
