@@ -71,6 +71,8 @@ struct InCluster {
     issued: BTreeMap<ServerId, TokenBounds>,
     /// Such bounds of moves that were given up since they were last taken.
     issued_in_vain: Vec<TokenBounds>,
+    /// The nodes to which slots went in moves that were given up, each with the time at which that was read.
+    left_out: BTreeMap<ServerId, BootTime>,
     /// The migrations of slots to other nodes, in one step, that ended well a moment ago, each with the time of its end.
     /// If one fails, its target may take the slots all the same, without the locks that were granted here since.
     left: VecDeque<(MigrationId, BootTime)>,
@@ -308,6 +310,7 @@ impl Slots {
                     gained.guarded += 1;
                 }
                 known.issued_in_vain.extend(known.issued.remove(&to));
+                known.left_out.insert(to, now);
             }
         }
         known.issued.retain(|to, _| exported.values().any(|of| of == to));
@@ -418,13 +421,13 @@ impl Slots {
         self.0.as_ref()?.source(slot_of(name), now).ok().flatten()
     }
 
-    /// Takes the bounds of the tokens that the node `to` has issued in the slots that move there key by key.
-    pub fn on_issued(&mut self, to: ServerId, issued: TokenBounds) {
+    /// Takes, at `now`, the bounds of the tokens that the node `to` has issued in the slots that move there key by key.
+    pub fn on_issued(&mut self, to: ServerId, issued: TokenBounds, now: BootTime) {
         if let Some(known) = &mut self.0 {
-            match known.exported.values().any(|of| *of == to) {
-                true => drop(known.issued.insert(to, issued)),
-                // The move was given up here a moment ago.
-                false => known.issued_in_vain.push(issued),
+            if known.left_out.get(&to).is_some_and(|since| now <= since.plus_ms(ANSWERS_WITHIN_MS)) {
+                known.issued_in_vain.push(issued);
+            } else if known.exported.values().any(|of| *of == to) {
+                known.issued.insert(to, issued);
             }
         }
     }

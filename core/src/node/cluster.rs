@@ -122,7 +122,7 @@ impl Node {
             return None;
         }
         if issued.largest() <= BELIEVED_MAX {
-            self.slots.on_issued(*to, issued.clone());
+            self.slots.on_issued(*to, issued.clone(), now.boot);
             self.pass_issued_in_vain();
         }
         // The other node's clock may be slower than this one's.
