@@ -202,6 +202,10 @@ impl<'a> Run<'a> {
             Stage::Blocked { for_disk, user } => self.blocked(user, for_disk, at),
             Stage::Answers(_) if self.is_watched => {
                 self.is_watched = false;
+                if at.node.watching.checks_later(self.key) {
+                    self.touches_queue = true;
+                    return None;
+                }
                 Some(Step::AnswerWatchers)
             }
             Stage::Answers(answer) => Some(Step::Done(answer)),

@@ -16,6 +16,10 @@ use crate::request::Known;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
+/// The most states of one lock that its watchers may know if a command is to check them itself. For more, a client that
+/// sends many commands at once would keep the server from serving others.
+const CHECKED_AT_ONCE_MAX: usize = 64;
+
 /// A client that waits for a change of a lock (LOCK.WATCH).
 #[derive(Clone, Debug)]
 pub(crate) struct Watcher {
@@ -63,6 +67,16 @@ impl Watching {
     #[inline]
     pub fn has(&self, key: Key<'_>) -> bool {
         !self.watchers.is_empty() && self.locks.get(key).is_some()
+    }
+
+    /// Returns whether the watchers of the lock of `key` know more states than one command may check. Then plans one
+    /// check for all commands of the present pass of the event loop.
+    pub(crate) fn checks_later(&mut self, key: Key<'_>) -> bool {
+        let is_later = self.locks.get(key).is_some_and(|watched| watched.len() > CHECKED_AT_ONCE_MAX);
+        if is_later {
+            self.wake(key);
+        }
+        is_later
     }
 
     /// Returns the name of `key` as its watchers share it, if it has any.

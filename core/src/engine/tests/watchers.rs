@@ -1,11 +1,12 @@
 //! Tests of watchers when something other than a request changes the lock.
 
 use super::super::fixture::Key;
-use super::super::{Key as At, Request};
+use super::super::{Key as At, Reply, Request};
 use crate::fixture::*;
 use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
-use crate::request::Known;
+use crate::request::{Acquire, Known};
+use crate::values::mode::Wanted;
 
 /// Returns the state of the lock as a client would know it now.
 fn known(key: &Key) -> Known {
@@ -74,4 +75,27 @@ fn crowds_are_told_bit_by_bit_and_are_bounded() {
     }
     assert_eq!((told, key.node.take_watch_due(at(1).boot)), (ids, None));
     assert_eq!(key.node.watching().next_due(), None);
+}
+
+/// Regression: each command on a lock compared all states that its watchers knew, so a pipeline of commands stalled the
+/// server. With many states the watchers are answered by one check after them.
+#[test]
+fn many_known_states_are_checked_once_for_many_commands() {
+    for (readers, answered_at_once) in [(64, 1), (65, 0)] {
+        let mut key = Key::new();
+        let names: Vec<_> = (0..readers).map(|n| format!("r{n}")).collect();
+        let mut first = None;
+        for name in &names {
+            let read = Request::Acquire(Acquire { wanted: Wanted::Shared, ..asks(name) });
+            let Ok(Reply::Granted(token, _)) = key.perform(&read) else { panic!() };
+            let id = key.watch(Known::Grant(token, None), 60_000).unwrap().unwrap();
+            first.get_or_insert(id);
+        }
+        key.settle();
+        assert!(key.told.is_empty());
+        key.release("r0");
+        assert_eq!(key.told.len(), answered_at_once);
+        key.settle();
+        assert_eq!(key.told, [first.unwrap()]);
+    }
 }
