@@ -205,7 +205,9 @@ fn it_was_taken_away() {
     nodes.wait_file("held");
     wait_until("all have it", || nodes.holding("k") == 3);
     let ended = run(nodes.palisade("break --yes k"));
-    assert!(ended.out().starts_with("k: broken on 3 of 3 nodes, token "), "{ended:?}");
+    // The holder hears of it at two nodes, and may give the lock back at the third before that one is asked.
+    let on = |count: u8| ended.out().starts_with(&format!("k: broken on {count} of 3 nodes, token "));
+    assert!(on(2) || on(3), "{ended:?}");
     let ended = holder.end();
     assert_eq!(ended.code(), Some(197), "{ended:?}");
     assert!(ended.err().contains("k was lost: somebody took it away, or its nodes forgot it"), "{ended:?}");

@@ -149,10 +149,12 @@ async fn holder(
     let command = wire::info(&lease.key);
     let contended = nodes.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
     let mut asked: FuturesUnordered<_> = contended.map(|(node, _)| node.ask(&command, given, None)).collect();
-    let (mut own, mut other, mut silent) = ((0, None), (0, None), 0);
+    let (mut own, mut other) = ((0, None), (0, None));
+    // A node may have refused the request without being counted yet.
+    let mut silent = if lease.is_named() { nodes.len() - asked.len() } else { 0 };
     while let Some(Some((_, reply))) = within(by, asked.next()).await {
         let Some(holder) = reply.ok().and_then(|info| wire::holder(&info)) else {
-            silent += 1;
+            silent += usize::from(lease.is_named());
             continue;
         };
         let (count, first) = if is_held_before(lease, &holder) { &mut own } else { &mut other };
@@ -163,10 +165,9 @@ async fn holder(
             break;
         }
     }
-    let untold = if lease.is_named() { silent + asked.len() } else { 0 };
     match (own, other) {
         ((owns, own), (others, other)) if owns >= others => own.or(other),
-        ((owns, _), (others, other)) => other.filter(|_| others > owns + untold),
+        ((owns, _), (others, other)) => other.filter(|_| !lease.is_named() || others > owns + silent + asked.len()),
     }
 }
 

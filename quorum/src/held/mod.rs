@@ -193,6 +193,8 @@ impl Held {
             // the lock again under its second name, that would undo the break.
             None => match self.first_name(node, member.id) {
                 Some(token) => Some(Ask::Extend { ttl_ms, token }),
+                // It may have the lock, or somebody may be taking it away there.
+                None if member.grant != Grant::None => Some(Ask::Fence { token: self.token }),
                 None => member.taken_at.is_none().then(|| self.heal()),
             },
         };
@@ -235,10 +237,22 @@ impl Held {
             _ if now >= self.valid_until => vec![],
             (_, Answer::NotYet { ms }) => again(ms),
             (Ask::Share, answer) => self.on_shared(node, id, answer, now),
-            (_, Answer::Token(token)) => self.on_token(node, id, token, now),
-            // The node does not have the lock, or its token is unknown. The next round asks it to grant the lock again.
+            (ask, Answer::Token(token)) => {
+                let calls = self.on_token(node, id, token, now);
+                if let Ask::Acquire { ttl_ms, retry: true, .. } = ask
+                    && round == self.rounds
+                    && self.members[node].id == id
+                {
+                    let until = valid_until(self.round.start, ttl_ms);
+                    self.members[node].leased_until = until.max(self.members[node].leased_until);
+                }
+                calls
+            }
+            // The node does not have the lock, or nobody knows: then the next round asks again.
             (Ask::Fence { .. }, answer) => {
-                let before = std::mem::replace(&mut self.members[node].grant, Grant::None);
+                let unknown = Grant::Raising { from: None, extends: false };
+                let grant = if answer == Answer::No { Grant::None } else { unknown };
+                let before = std::mem::replace(&mut self.members[node].grant, grant);
                 // The node had no larger token, so it refused the extension because it does not have the lock.
                 if matches!(before, Grant::Raising { extends: true, .. }) {
                     return self.on_extended(node, id, answer, now);

@@ -107,6 +107,46 @@ fn two_processes_do_not_restore_for_each_other_what_was_released() {
     }
 }
 
+/// Regression: a node had been restored a moment before the lock was taken away on a majority. Its old lease was over, so
+/// its answer did not count as a loss, it was asked for the lock once more, and the lock went on.
+#[test]
+fn a_restored_node_has_a_lease_from_then_on() {
+    let members = || (0..3).map(|n| (id(n), Some(token(100)), false)).collect();
+    let mut held = Held::new(members(), token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+    for (round, ms) in [(1, 500), (2, 1_200)] {
+        extend(&mut held, ms);
+        [1, 2].iter().for_each(|&node| drop(yes(&mut held, round, node, ms + 5)));
+    }
+    assert_eq!(no(&mut held, 2, 0, 1_206), [Call::now(0, held.heal())], "its lease was over");
+    healed(&mut held, 0, 100, 1_210);
+    extend(&mut held, 1_300);
+    assert!(no(&mut held, 3, 0, 1_310).is_empty(), "somebody took it away there");
+    assert!(no(&mut held, 3, 1, 1_310).is_empty());
+    assert!(held.is_lost());
+}
+
+/// Regression: a node refused an extension, and did not answer whether it has the lock with a larger token. It was asked
+/// to grant the lock again at once, although somebody was taking the lock away.
+#[test]
+fn a_node_that_may_have_lost_it_is_asked_whether_it_has_it() {
+    let members = || (0..3).map(|n| (id(n), Some(token(100)), false)).collect();
+    let fence = Ask::Fence { token: token(100) };
+    for looked_at in [false, true] {
+        let mut held = Held::new(members(), token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+        held.is_spoken_for_elsewhere();
+        extend(&mut held, 100);
+        let calls = match looked_at {
+            true => held.on_missing(0, id(0), token(100), at(110).boot),
+            false => no(&mut held, 1, 0, 110),
+        };
+        assert_eq!(calls, [Call::now(0, fence)]);
+        held.on_answer(1, 0, id(0), fence, Answer::Failed, at(120).boot);
+        assert_eq!(extend(&mut held, 400)[0], Call::now(0, fence), "{looked_at}");
+        assert!(held.on_answer(2, 0, id(0), fence, Answer::No, at(410).boot).is_empty());
+        assert!(extend(&mut held, 420).iter().all(|call| call.node != 0));
+    }
+}
+
 /// A node was not reached for a whole lease, so it no longer has the lock. Nobody took it away, so the node is asked at
 /// once to grant it again.
 #[test]
