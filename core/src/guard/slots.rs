@@ -472,11 +472,13 @@ impl Slots {
         })
     }
 
-    /// Returns the slots whose sources have to be asked, or may still answer.
-    pub(crate) fn unsettled(&self, now: BootTime) -> SlotSet {
+    /// Returns the slots whose sources may still answer, for the node `to`. Those that came from that node itself, key by
+    /// key, are left out: if they go back, it knows best what it has forgotten.
+    pub(crate) fn unsettled(&self, to: &ServerId, now: BootTime) -> SlotSet {
         let mut slots = SlotSet::default();
         let unsettled = self.0.iter().flat_map(|known| &known.unsettled);
-        unsettled.filter(|(_, at)| at.awaits_answer(now)).for_each(|(slot, _)| slots.set(*slot, true));
+        let counts = |at: &Unsettled| at.awaits_answer(now) && (at.way.from != *to || at.way.by.is_some());
+        unsettled.filter(|(_, at)| counts(at)).for_each(|(slot, _)| slots.set(*slot, true));
         slots
     }
 

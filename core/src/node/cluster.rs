@@ -130,7 +130,7 @@ impl Node {
         let tokens = self.tokens.tell(now, self.skew_ms, until);
         Some(SourceAnswer {
             forgotten_ms: self.forgotten_ms(now.boot),
-            unsettled: self.slots.unsettled(now.boot),
+            unsettled: self.slots.unsettled(to, now.boot),
             exported: self.slots.exported_to(to),
             ended: self.slots.left(now.boot),
             tokens,

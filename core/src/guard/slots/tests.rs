@@ -20,6 +20,9 @@ const FROM: ServerId = [b'f'; 40];
 const BY: MigrationId = [b'1'; 40];
 const OTHER: MigrationId = [b'2'; 40];
 
+/// A node to which slots move on.
+const BACK: ServerId = [b'n'; 40];
+
 fn imports(slots: RangeInclusive<u16>) -> Moves {
     Moves { imported: slots.map(|slot| (slot, Some(FROM))).collect(), ..Moves::default() }
 }
@@ -258,7 +261,25 @@ fn a_source_names_the_last_of_its_own_guards_and_of_the_locks_that_it_dropped() 
     slots.on_arrived(1..=1, BY, NOW, END);
     assert_eq!(slots.forgotten_until(NOW), Some(NOW.plus_ms(5)));
     let late = NOW.plus_ms(1_001);
-    assert_eq!((slots.forgotten_until(late), slots.unsettled(late)), (Some(END), none()), "its source is silent");
+    assert_eq!(
+        (slots.forgotten_until(late), slots.unsettled(&BACK, late)),
+        (Some(END), none()),
+        "its source is silent"
+    );
+}
+
+/// A slot comes key by key and goes back before its source has answered. Neither node waits for the other.
+#[test]
+fn a_slot_that_goes_back_at_once_waits_for_nobody() {
+    let mut slots = empty();
+    slots.update(&none(), imports(7_629..=7_629), NOW, END);
+    slots.update(&set(7_629..=7_629), no_moves(), NOW, END);
+    assert!(slots.unsettled(&BACK, NOW).contains(7_629));
+    assert_eq!(slots.unsettled(&FROM, NOW), none());
+    // If it came in one step, the locks that its source granted last may be lost.
+    slots.on_arriving(7_630..=7_630, FROM, BY);
+    slots.on_arrived(7_630..=7_630, BY, NOW, END);
+    assert_eq!(slots.unsettled(&FROM, NOW), set(7_630..=7_630));
 }
 
 /// A slot moves on before the node from which it came first has said what it forgot. Other slots of the node in between
@@ -279,8 +300,11 @@ fn a_slot_that_moves_on_at_once_waits_for_its_first_source() {
     let mut asks = |between: &mut Slots, now| {
         slots.ask_sources(now);
         assert_eq!(between.forgotten_until(now), None);
-        let said =
-            SourceAnswer { unsettled: between.unsettled(now), ended: between.left(now), ..SourceAnswer::default() };
+        let said = SourceAnswer {
+            unsettled: between.unsettled(&BACK, now),
+            ended: between.left(now),
+            ..SourceAnswer::default()
+        };
         slots.on_source_answer(BETWEEN, Answer { asked: now, until: BootTime::default(), said }, now);
         (refused(&slots, now), slots.guarded(now))
     };
