@@ -52,6 +52,9 @@ pub struct Slot {
     port: u16,
     /// The wall clock of the machine to which the links lead.
     clock: Mutex<WallClock>,
+    /// Held while that clock must not be stepped: the server ends CLIENT PAUSE by it, and after a step back it would
+    /// stay paused for hours.
+    pub steady: tokio::sync::Mutex<()>,
 }
 
 impl Slot {
@@ -214,7 +217,14 @@ impl World {
         let places = disks.into_iter().zip(machines).zip(targets);
         let slots = places.map(|((disk, machine), target)| {
             let (port, clock) = (machine.port(), Mutex::new(machine.clock.clone()));
-            Slot { disk, machine: tokio::sync::Mutex::new(machine), target, port, clock }
+            Slot {
+                disk,
+                machine: tokio::sync::Mutex::new(machine),
+                target,
+                port,
+                clock,
+                steady: tokio::sync::Mutex::default(),
+            }
         });
         let slots = slots.collect();
         let all = (0..CLIENTS).map(On::Client).chain((0..if settings.cluster { 0 } else { CLIENTS }).map(On::Agent));

@@ -49,6 +49,7 @@ pub async fn commands(world: Arc<World>, mut dice: Dice) {
             0 | 1 => {
                 let ms = dice.ms(20, 2_500).as_millis().to_string();
                 let which = dice.one_of(&["ALL", "WRITE"]);
+                let _steady = world.slots[node].steady.lock().await;
                 let _fault = world.log.begin("CLIENT PAUSE", On::Node(node), format!("{ms} ms {which}"));
                 say(&world, node, &["CLIENT", "PAUSE", &ms, which]).await;
                 pause(&world, std::time::Duration::from_millis(ms.parse().unwrap_or(0))).await;
@@ -99,12 +100,13 @@ pub async fn clocks(world: Arc<World>, mut dice: Dice) {
         };
         // Servers of a cluster decide by their wall clocks which master is dead, so only the clocks of clients are
         // stepped there.
-        let (on, clock) = if world.cluster.is_some() || dice.once_in(4) {
+        let (on, clock, _steady) = if world.cluster.is_some() || dice.once_in(4) {
             let Ok(client) = world.clients()[dice.below(CLIENTS)].try_lock() else { continue };
-            (client.on, client.clock.clone())
+            (client.on, client.clock.clone(), None)
         } else {
             let node = dice.below(world.slots.len());
-            (On::Node(node), world.slots[node].clock())
+            let Ok(steady) = world.slots[node].steady.try_lock() else { continue };
+            (On::Node(node), world.slots[node].clock(), Some(steady))
         };
         clock.set(seconds);
         world.log.moment("wall clock stepped", on, format!("to {seconds:+} s"));
