@@ -195,7 +195,7 @@ impl Held {
                 Some(token) => Some(Ask::Extend { ttl_ms, token }),
                 // It may have the lock, or somebody may be taking it away there.
                 None if member.grant != Grant::None => Some(Ask::Fence { token: self.token }),
-                None => member.taken_at.is_none().then(|| self.heal()),
+                None => (member.taken_at.is_none() && !self.is_spoken_for).then(|| self.heal()),
             },
         };
         let members = self.members.iter().enumerate();
@@ -334,8 +334,9 @@ impl Held {
                     return vec![];
                 }
                 self.on_lacking(node, now);
-                let is_taken = self.members[node].is_taken_lately(self.ttl_ms, now);
-                if is_taken { vec![] } else { vec![Call::now(node, self.heal())] }
+                let waits =
+                    self.members[node].is_taken_lately(self.ttl_ms, now) || self.is_spoken_for && !self.round.extended;
+                if waits { vec![] } else { vec![Call::now(node, self.heal())] }
             }
             _ => vec![],
         }
@@ -351,12 +352,14 @@ impl Held {
         }
     }
 
-    /// Returns the calls that ask for the lock again where it was taken away. Only a round that began a quarter of a
-    /// lease after that shows that the lock is not being released or broken on one node after the other. Without it,
-    /// two processes that keep one lock would each count the nodes that the other one restores.
+    /// Returns the calls that ask for the lock again where it was taken away, or on any node without it if another
+    /// process may use the same owner. Only a round that began a quarter of a lease after a loss shows that the lock is
+    /// not being released or broken on one node after the other. Without it, two processes that keep one lock would each
+    /// count the nodes that the other one restores.
     fn heal_taken(&self) -> Vec<Call> {
         let is_taken = |node: usize, member: &Member| {
-            let is_due = member.taken_at.is_some() && !member.is_taken_lately(self.ttl_ms, self.round.start);
+            let waits = member.taken_at.is_some() || self.is_spoken_for;
+            let is_due = waits && !member.is_taken_lately(self.ttl_ms, self.round.start);
             is_due && member.grant == Grant::None && self.first_name(node, member.id).is_none()
         };
         let members = self.members.iter().enumerate();

@@ -147,6 +147,22 @@ fn a_node_that_may_have_lost_it_is_asked_whether_it_has_it() {
     }
 }
 
+/// Regression: a process that had taken up a lock of another one asked a node that never showed the lock for it in every
+/// round. Together with another such process that brought a released lock back.
+#[test]
+fn a_lock_that_others_may_keep_too_is_restored_after_the_majority() {
+    let members = || (0..3).map(|n| (id(n), (n < 2).then(|| token(100)), false)).collect();
+    for is_extended in [true, false] {
+        let mut held = Held::new(members(), token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+        held.is_spoken_for_elsewhere();
+        assert!(extend(&mut held, 100).iter().all(|call| call.node != 2));
+        assert!(yes(&mut held, 1, 0, 110).is_empty());
+        if is_extended {
+            assert_eq!(yes(&mut held, 1, 1, 110), [Call::now(2, held.heal())]);
+        }
+    }
+}
+
 /// A node was not reached for a whole lease, so it no longer has the lock. Nobody took it away, so the node is asked at
 /// once to grant it again.
 #[test]
