@@ -221,7 +221,8 @@ async fn a_process_that_loses_a_lock_leaves_it_to_the_next_one() {
     watched_by(1).await;
     take_away(0, 1).await;
     until("the node has it again", async || {
-        next.extend(b"k", b"me", TTL, None).await.unwrap();
+        // It fails if its rounds meet those of the other process again and again.
+        let _ = next.extend(b"k", b"me", TTL, None).await;
         nodes.holding("k") == 3
     })
     .await;
