@@ -13,6 +13,9 @@ const SLOT: i64 = 7629;
 /// A key of another slot.
 const ELSEWHERE: &str = "foo";
 
+/// A key of the first slot.
+const OF_SLOT_0: &str = "06S";
+
 fn guarded_slots(member: &Member) -> u64 {
     member.server.info("guarded_slots")
 }
@@ -124,35 +127,41 @@ fn cluster_with_aof() -> (Member, Member) {
     members.into()
 }
 
-/// Slots without held locks migrate, each within a millisecond. They are served once their former owner has said that
-/// it forgot nothing, and tokens continue above those of that owner.
+/// Slots without held locks migrate, each within a millisecond, while leases end at the target. They are served once
+/// their former owner has said that it forgot nothing, and tokens continue above those of that owner.
 #[test]
 fn slots_that_were_imported_are_served_and_their_tokens_go_on() {
     // Of two new nodes, the later one has the higher tokens.
-    let [to, from] = joined(["", "0 16383"]);
-    let (mut there, mut here) = (to.client(), from.client());
-    let slot_of = |client: &mut Client, key: &str| client.say(&format!("CLUSTER KEYSLOT {key}")).as_int();
+    let [to, from] = joined(["0 0", "1 16383"]);
     for n in 0..20 {
-        let key = format!("lock{n}");
-        let slot = slot_of(&mut here, &key);
-        let token = here.insist(&format!("LOCK.ACQUIRE {key} me 60000")).as_int();
-        assert_eq!(here.say(&format!("LOCK.RELEASE {key} me")), int(0));
-        assert_eq!(there.say(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id)), text("OK"));
-        assert_eq!(here.say(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id)), text("OK"));
-        // A lock that is free at the source is granted at the target from now on; here, every other one is acquired.
-        let asked = n % 2 == 0;
-        if asked {
-            assert!(here.say(&format!("LOCK.ACQUIRE {key} me 60000")).is_error("ASK"));
-            assert!(granted_at_target(&mut there, &format!("LOCK.ACQUIRE {key} me 60000")) > token, "{key}");
-        }
-        for client in [&mut there, &mut here] {
-            assert_eq!(client.say(&format!("CLUSTER SETSLOT {slot} NODE {}", to.id)), text("OK"));
-        }
-        if !asked {
-            assert!(there.outlast_guard(&format!("LOCK.ACQUIRE {key} me 60000")).as_int() > token, "{key}");
-        }
+        migrates_at_once(&from, &to, &format!("lock{n}"), n % 2 == 0);
     }
     wait_until("the former owner has answered", || guarded_slots(&to) == 0);
+}
+
+/// Migrates the slot of `key`, which nobody holds. It is acquired before the move and at its end, and also meanwhile if
+/// `asked`.
+fn migrates_at_once(from: &Member, to: &Member, key: &str, asked: bool) {
+    let (mut here, mut there) = (from.client(), to.client());
+    let slot = here.say(&format!("CLUSTER KEYSLOT {key}")).as_int();
+    let acquire = format!("LOCK.ACQUIRE {key} me 60000");
+    let token = here.insist(&acquire).as_int();
+    assert_eq!(here.say(&format!("LOCK.RELEASE {key} me")), int(0));
+    let short: Vec<_> = (1..20).map(|ms| format!("LOCK.ACQUIRE {{{OF_SLOT_0}}}{ms} me {ms}")).collect();
+    there.pipeline(&short);
+    assert_eq!(there.say(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id)), text("OK"));
+    assert_eq!(here.say(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id)), text("OK"));
+    // A lock that is free at the source is granted at the target from now on.
+    if asked {
+        assert!(here.say(&acquire).is_error("ASK"));
+        assert!(granted_at_target(&mut there, &acquire) > token, "{key}");
+    }
+    for client in [&mut there, &mut here] {
+        assert_eq!(client.say(&format!("CLUSTER SETSLOT {slot} NODE {}", to.id)), text("OK"));
+    }
+    if !asked {
+        assert!(there.outlast_guard(&acquire).as_int() > token, "{key}");
+    }
 }
 
 /// A client has raised the token of a lock far above the clocks. The slot moves to another master, which continues above

@@ -117,7 +117,7 @@ extern "C" fn on_command<E: SlotEvents>(filter: *mut raw::RedisModuleCommandFilt
             LOOKS.set(true);
             context::detached(|ctx| {
                 E::on_slot_command(ctx);
-                ctx.start_timer(0, |ctx| {
+                ctx.before_next_command(|ctx| {
                     LOOKS.set(false);
                     E::on_slot_command(ctx);
                 });

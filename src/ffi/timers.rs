@@ -19,20 +19,27 @@ impl Context<'_> {
         TimerId(unsafe { api!(RedisModule_CreateTimer(self.raw(), ms, Some(on_timer), callback as *mut c_void)) })
     }
 
-    /// Calls `callback` in the next pass of the event loop, after the commands that clients have sent by then. The
-    /// event loop does not sleep before that. (A timer of 0 ms does the same, except if a timer starts it: then the
-    /// event loop sleeps for a millisecond.)
+    /// Calls `callback` in the next pass of the event loop, after the commands that clients have sent by then; up to a
+    /// millisecond later if another timer is due. The event loop does not sleep before that. (A timer of 0 ms does the
+    /// same, except if a timer starts it: then the event loop sleeps for a millisecond.)
     pub fn in_next_pass(self, callback: fn(Context<'_>)) {
         extern "C" fn on_wake(data: *mut c_void) {
-            // What is written here would not reach replicas or the AOF. So this sets a timer, which runs in the same
-            // pass.
+            // What is written here would not reach replicas or the AOF. So this sets a timer.
             detached(|ctx| {
                 // SAFETY: the context is live; the timer's data is the callback, as in `start_timer`.
                 unsafe { api!(RedisModule_CreateTimer(ctx.raw(), 0, Some(on_timer), data)) };
             });
         }
-        // SAFETY: the callback's data is a function, which lives as long as the module.
-        unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_wake), callback as *mut c_void)) };
+        wake(on_wake, callback);
+    }
+
+    /// Calls `callback` before any command that a client sends once it has the reply of the present one. What `callback`
+    /// writes does not reach replicas or the AOF.
+    pub fn before_next_command(self, callback: fn(Context<'_>)) {
+        extern "C" fn on_wake(data: *mut c_void) {
+            detached(|ctx| on_timer(ctx.raw(), data));
+        }
+        wake(on_wake, callback);
     }
 
     /// Stops a timer, if it has not yet called back.
@@ -46,6 +53,12 @@ impl Context<'_> {
 /// server calls without a context.
 pub fn in_next_pass(callback: fn(Context<'_>)) {
     detached(|ctx| ctx.in_next_pass(callback));
+}
+
+/// Calls `on_wake` with `callback` in the next pass of the event loop, before the commands that arrive later.
+fn wake(on_wake: extern "C" fn(*mut c_void), callback: fn(Context<'_>)) {
+    // SAFETY: the data is a function, which lives as long as the module.
+    unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_wake), callback as *mut c_void)) };
 }
 
 extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {

@@ -171,11 +171,7 @@ impl Tokens {
     /// one, which may be about to grant the same key.
     pub fn ensure_told(&self, key: &[u8], proposal: Option<Token>, now: Now, skew_ms: u32) -> Result<(), Refusal> {
         let stripe = self.stripe(key);
-        let token = self.value(self.last[stripe as usize], stripe, proposal, now, skew_ms);
-        match self.told.is_above_until(stripe, token, now.boot) {
-            Some(until) => Err(Refusal::SlotGuarded { left_ms: until.ms_since_rounded_up(now.boot).max(1) }),
-            None => Ok(()),
-        }
+        self.told.ensure(stripe, self.value(self.last[stripe as usize], stripe, proposal, now, skew_ms), now.boot)
     }
 
     /// Returns the highest tokens, those of stripes (groups of keys) with a ceiling of their own apart.
@@ -321,7 +317,8 @@ impl Tokens {
     }
 
     /// Raises the token of a grant of `key` in `mode` to `token`, which a client chose. Refuses a token that is too far
-    /// above both clock and floor, or above the ceiling.
+    /// above both clock and floor, or above the ceiling. Also refuses one that is larger than this node has told another
+    /// one, to which slots move; what it tells from then on allows that token.
     pub fn raise(&mut self, key: &[u8], mode: Mode, token: Token, now: Now, skew_ms: u32) -> Result<(), Refusal> {
         let max = now.wall_us.max(self.floor).saturating_add(FENCE_SPAN_US).min(TOKEN_LIMIT - 1);
         if token.get() > max {
@@ -333,7 +330,7 @@ impl Tokens {
             return Err(if raised { Refusal::NotYet } else { Refusal::FenceTooFar { max: self.ceiling } });
         }
         self.set_last(stripe, token, mode == Mode::Shared);
-        Ok(())
+        self.told.ensure(stripe, token.get(), now.boot)
     }
 
     /// Notes that `key` has or had `token`, which came from elsewhere (loaded, replicated, renamed). Later tokens are

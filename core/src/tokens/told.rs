@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use crate::refusal::Refusal;
 use crate::tokens::stripe_ceilings::StripeCeiling;
 use crate::values::time::BootTime;
 
@@ -63,9 +64,12 @@ impl Told {
         }
     }
 
-    /// Returns when `token` may be issued in `stripe`; `None` if that is so at `now`.
-    pub(super) fn is_above_until(&self, stripe: u32, token: u64, now: BootTime) -> Option<BootTime> {
+    /// Refuses to issue `token` in `stripe` at `now` while it is above an answer.
+    pub(super) fn ensure(&self, stripe: u32, token: u64, now: BootTime) -> Result<(), Refusal> {
         let counts = self.0.iter().filter(|answer| now <= answer.until && answer.bounds.of(stripe) < token);
-        counts.map(|answer| answer.until).max()
+        match counts.map(|answer| answer.until).max() {
+            Some(until) => Err(Refusal::SlotGuarded { left_ms: until.ms_since_rounded_up(now).max(1) }),
+            None => Ok(()),
+        }
     }
 }

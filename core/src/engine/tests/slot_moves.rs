@@ -64,8 +64,7 @@ enum Event {
     Hears,
     /// This node gains another slot, so its tokens jump ahead of its clock.
     Jumps(usize),
-    /// The holder whose number this is, modulo the number of holders, raises its token far ahead, unless the slot is
-    /// leaving that node.
+    /// The holder whose number this is, modulo the number of holders, raises its token far ahead.
     Raises(usize),
     /// This number of milliseconds passes.
     Waits(u64),
@@ -289,10 +288,6 @@ impl Cluster {
     fn raises(&mut self, which: usize) {
         let Holder { name, at, is_reader, .. } = &self.holders[which];
         let (name, at, is_reader) = (name.clone(), *at, *is_reader);
-        // The target may learn of that too late (docs/guarantees.md).
-        if at == SOURCE && self.is_offered {
-            return;
-        }
         let far = token(self.last.0 + 60_000_000);
         if self.runs(at, &Request::Fence(owner(&name), far)) == Ok(Reply::Token(far)) {
             self.last = (far.get(), if is_reader { self.last.1 } else { far.get() });
@@ -382,5 +377,24 @@ fn the_target_continues_above_a_source_that_is_ahead() {
         let mut cluster = Cluster::new(CLOCKS_MS[0]);
         events.into_iter().for_each(|event| cluster.happens(event));
         assert_eq!(cluster.granted, [1, 1]);
+    }
+}
+
+/// The holder at the source raises its token far ahead right after an answer: while the slot moves, or between two moves.
+#[test]
+fn the_target_continues_above_a_token_that_was_raised_after_an_answer() {
+    use Event::*;
+    let moves = [vec![Raises(0)], vec![GivesUp(SOURCE), Reads(SOURCE), Raises(0), Offers]];
+    for meanwhile in moves {
+        let mut cluster = Cluster::new(CLOCKS_MS[2]);
+        let begin = [Asks(Wanted::Exclusive), Imports, Offers, Questions, Hears];
+        begin.into_iter().chain(meanwhile).for_each(|event| cluster.happens(event));
+        assert!(cluster.last.0 < 60_000_000, "{:?}", cluster.last);
+        // Later answers allow that token. A move that was given up guards the slot for a lease.
+        let end =
+            [Waits(250), Raises(0), Releases(0), Waits(1_950), Waits(1_950), Questions, Hears, Hears, Hears, Hears];
+        end.into_iter().chain([Asks(Wanted::Exclusive)]).for_each(|event| cluster.happens(event));
+        assert_eq!(cluster.granted, [1, 1]);
+        assert!(cluster.last.0 > 60_000_000, "{:?}", cluster.last);
     }
 }
