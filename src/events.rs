@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::ops::RangeInclusive;
 
-use palisade_core::ServerId;
 use palisade_core::engine::Key;
+use palisade_core::{MigrationId, ServerId};
 
 use crate::driver::{blocked_clients, cluster, gates, grant_events, listeners, propagation, slot_sources, timer};
 use crate::durability::{dropped_locks, incarnation, promotion, settings, start, tick};
-use crate::ffi::{Arrival, BusEvents, Context, Events, KeyName, LockKey, MigrationId, Progress, SlotEvents, Source};
+use crate::ffi::{Arrival, BusEvents, Context, Events, KeyName, LockKey, Progress, SlotEvents, Source};
 use crate::{clock, state};
 
 /// The handlers of the server's events.

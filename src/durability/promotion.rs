@@ -4,10 +4,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use palisade_core::{BootTime, Now, StripeCeiling, stripes_to_text};
+use palisade_core::{BootTime, MigrationId, Now, StripeCeiling, stripes_to_text};
 
 use super::incarnation;
-use crate::ffi::{Context, MigrationId};
+use crate::ffi::Context;
 use crate::{clock, command_names, config, state};
 
 /// The pause between two messages of a master to its replicas, in milliseconds. A message has the ceiling of tokens and

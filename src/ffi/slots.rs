@@ -10,6 +10,8 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::ops::RangeInclusive;
 
+use palisade_core::MigrationId;
+
 use super::api::{api, raw};
 use super::boundary;
 use super::context::{self, Context};
@@ -26,9 +28,6 @@ pub trait SlotEvents {
     /// Called when the migration `id` of slots to another node, in one step with their keys, begins, fails or ends.
     fn on_slots_leaving(id: MigrationId, progress: Progress);
 }
-
-/// The server's name for a migration of slots: the same at the node that they leave and at the one to which they come.
-pub type MigrationId = [u8; 40];
 
 /// The progress of a migration of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

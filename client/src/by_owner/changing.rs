@@ -139,12 +139,11 @@ impl Change<'_> {
         if let (What::Release { .. }, None) = (&what, self.token) {
             slot.gives_up.notify_waiters();
         }
-        let mut held = slot.held.lock().await;
-        let is_known = held.as_ref().is_some_and(|held| !held.guard.is_lost());
-        if let (What::Release { level: Some(1) }, None, false) = (&what, self.token, is_known) {
+        let mut held = slot.held().await;
+        if let (What::Release { level: Some(1) }, None, None) = (&what, self.token, &*held) {
             return self.free().await;
         }
-        match (self.find(&mut held, is_known).await, &what) {
+        match (self.find(&mut held).await, &what) {
             (Err(error), What::Release { .. }) if error.kind() == ErrorKind::NoQuorum => {
                 return Err(error.before_release());
             }
@@ -187,9 +186,9 @@ impl Change<'_> {
         Ok(finding::free(self.this, self.id, self.token, self.checked).await?.then_some(0))
     }
 
-    /// Searches the nodes for the lock, unless the request is about the grant that this process knows (`is_known`).
-    async fn find(&self, held: &mut Option<Holding>, is_known: bool) -> Result<(), Error> {
-        let is_known = match held.as_mut().filter(|_| is_known) {
+    /// Searches the nodes for the lock, unless the request is about the grant that this process knows.
+    async fn find(&self, held: &mut Option<Holding>) -> Result<(), Error> {
+        let is_known = match held.as_mut() {
             Some(holding) => self.is_known(holding).await?,
             None => false,
         };

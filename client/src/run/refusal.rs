@@ -150,24 +150,24 @@ async fn holder(
     let contended = nodes.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
     let mut asked: FuturesUnordered<_> = contended.map(|(node, _)| node.ask(&command, given, None)).collect();
     let (mut own, mut other) = ((0, None), (0, None));
-    // A node may have refused the request without being counted yet.
-    let mut silent = if lease.is_named() { nodes.len() - asked.len() } else { 0 };
+    // A node that is not asked may have refused the request without being counted yet.
+    let mut untold = nodes.len();
     while let Some(Some((_, reply))) = within(by, asked.next()).await {
-        let Some(holder) = reply.ok().and_then(|info| wire::holder(&info)) else {
-            silent += usize::from(lease.is_named());
-            continue;
-        };
+        let Some(holder) = reply.ok().and_then(|info| wire::holder(&info)) else { continue };
+        if !lease.is_named() {
+            return Some(holder);
+        }
+        untold -= 1;
         let (count, first) = if is_held_before(lease, &holder) { &mut own } else { &mut other };
         *count += 1;
         first.get_or_insert(holder);
-        let can_own_be_as_many = lease.is_named() && own.0 + silent + asked.len() >= other.0;
-        if !can_own_be_as_many || own.0 >= other.0 + silent + asked.len() {
+        if other.0 > own.0 + untold || own.0 >= other.0 + untold {
             break;
         }
     }
     match (own, other) {
         ((owns, own), (others, other)) if owns >= others => own.or(other),
-        ((owns, _), (others, other)) => other.filter(|_| !lease.is_named() || others > owns + silent + asked.len()),
+        ((owns, _), (others, other)) => other.filter(|_| others > owns + untold),
     }
 }
 

@@ -203,6 +203,7 @@ impl<'a> Run<'a> {
             Stage::Answers(_) if self.is_watched => {
                 self.is_watched = false;
                 if at.node.watching.checks_later(self.key) {
+                    // So the driver sees that work is due.
                     self.touches_queue = true;
                     return None;
                 }

@@ -251,18 +251,18 @@ impl Slots {
     /// that they are asked.
     pub fn ask_sources(&mut self, now: BootTime) -> Vec<(ServerId, bool)> {
         let Some(known) = &mut self.0 else { return Vec::new() };
-        let given_up = std::mem::take(&mut known.given_up);
-        let imported = known.imported.values().filter_map(|(from, since)| Some((from.as_ref().copied()?, *since)));
+        let given_up = std::mem::take(&mut known.given_up).into_iter().map(|from| (from, now, true));
+        let imported = known.imported.values().filter_map(|(from, since)| Some(((*from)?, *since, true)));
         let awaited = known.unsettled.values().filter(|unsettled| unsettled.awaits_answer(now));
-        let mut wanted: BTreeMap<_, _> = given_up.iter().map(|from| (*from, now)).collect();
-        for (from, since) in imported.chain(awaited.map(|unsettled| (unsettled.way.from, unsettled.since))) {
+        let awaited = awaited.map(|unsettled| (unsettled.way.from, unsettled.since, false));
+        let mut wanted: BTreeMap<_, (BootTime, bool)> = BTreeMap::new();
+        for (from, since, imports) in given_up.chain(imported).chain(awaited) {
             let last = wanted.entry(from).or_default();
-            *last = since.max(*last);
+            *last = (since.max(last.0), imports || last.1);
         }
         known.sources.keep(|node| wanted.contains_key(node));
-        wanted.retain(|node, since| known.sources.ask(*node, *since, now));
-        let imported: BTreeSet<_> = known.imported.values().filter_map(|(from, _)| *from).chain(given_up).collect();
-        wanted.into_keys().map(|node| (node, imported.contains(&node))).collect()
+        wanted.retain(|node, (since, _)| known.sources.ask(*node, *since, now));
+        wanted.into_iter().map(|(node, (_, imports))| (node, imports)).collect()
     }
 
     /// Takes the answer of the node `from`. Returns the number of slots that are guarded because of it, and of those that

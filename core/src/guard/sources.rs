@@ -26,7 +26,8 @@ pub const ANSWERS_WITHIN_MS: u32 = 1_000;
 /// The pause between two questions to the same node, in milliseconds, unless another slot has come from it.
 pub const ASK_AGAIN_MS: u32 = 10;
 
-/// The cluster's name for a migration of slots in one step.
+/// The cluster's name for a migration of slots in one step: the same at the node that they leave and at the one to which
+/// they come.
 pub type MigrationId = [u8; 40];
 
 /// The answer of a node from which slots come.

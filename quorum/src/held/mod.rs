@@ -177,8 +177,8 @@ impl Held {
     }
 
     /// Begins a round at `now`, for leases of `ttl_ms`, and returns its calls. Nodes that lost the lock are asked to
-    /// grant it again: at once if nobody took it away there, otherwise once a majority has extended it in a later round.
-    /// They are asked for the holder's own token if possible, so that no other node has to raise its token.
+    /// grant it again: at once if nobody took it away there and no other process may use the owner, otherwise once a
+    /// majority has extended it in a later round. They are asked for the holder's own token if possible, so that no other node has to raise its token.
     pub fn extend(&mut self, ttl_ms: u32, now: BootTime) -> Vec<Call> {
         self.rounds += 1;
         self.ttl_ms = ttl_ms;
@@ -322,7 +322,7 @@ impl Held {
                 self.valid_until = self.valid_until.max(until);
                 let is_first = !std::mem::replace(&mut self.round.extended, true);
                 self.has_been_extended();
-                if is_first { self.heal_taken() } else { vec![] }
+                if is_first { self.heal_after_majority() } else { vec![] }
             }
             // Another server has this name now, and has the lock: in a cluster, its slot has moved. The new server
             // takes the node's place, and counts from the next round on, as a healed node does.
@@ -356,7 +356,7 @@ impl Held {
     /// process may use the same owner. Only a round that began a quarter of a lease after a loss shows that the lock is
     /// not being released or broken on one node after the other. Without it, two processes that keep one lock would each
     /// count the nodes that the other one restores.
-    fn heal_taken(&self) -> Vec<Call> {
+    fn heal_after_majority(&self) -> Vec<Call> {
         let is_taken = |node: usize, member: &Member| {
             let waits = member.taken_at.is_some() || self.is_spoken_for;
             let is_due = waits && !member.is_taken_lately(self.ttl_ms, self.round.start);

@@ -33,7 +33,7 @@ pub enum Wrong {
     NoSecondRound,
     /// A process that resumes a lock relies on the smallest token that it finds.
     ResumesWithoutRaising,
-    /// A process resumes a lock that one node less than a majority has.
+    /// A process resumes a lock that one node less than a majority is known to have.
     ResumesAMinority,
     /// A process that resumes a lock relies on leases as if they had begun when it asked for them.
     ResumesForAWholeLease,
@@ -49,7 +49,7 @@ impl Wrong {
     /// Returns the result of [`resume`](crate::resume()), changed by this fault if it is one of resuming.
     pub fn resumed(self, start: BootTime, seen: &[Option<(NodeId, Option<OwnGrant>)>], now: BootTime) -> Resumed {
         let mut seen = seen.to_vec();
-        let (needed, all_answered) = (majority(seen.len()), seen.iter().all(Option::is_some));
+        let needed = majority(seen.len());
         let mut has: Vec<_> = seen.iter_mut().flatten().filter_map(|(_, has)| has.as_mut()).collect();
         match self {
             Self::ResumesWithoutRaising => {
@@ -57,7 +57,7 @@ impl Wrong {
                 has.iter_mut().for_each(|has| has.token = least.unwrap_or(has.token));
             }
             Self::ResumesForAWholeLease => has.iter_mut().for_each(|has| has.left_ms = u64::from(TTL_MS)),
-            Self::ResumesAMinority if has.len() + 1 == needed && all_answered => {
+            Self::ResumesAMinority if has.len() + 1 == needed => {
                 let one = *has[0];
                 if let Some(other) = seen.iter_mut().flatten().find(|(_, has)| has.is_none()) {
                     other.1 = Some(one);
