@@ -82,6 +82,13 @@ fn a_slot_that_came_without_its_locks_is_guarded_alone() {
         // The node as a whole serves, and so do its other slots.
         assert_eq!(client.say("LOCK.NODE").field("state"), text("serving"));
         assert_eq!((client.say("LOCK.GUARD"), guarded_slots(to)), (int(0), 1));
+        // The lock looks free, so clients ask about its slot.
+        assert_eq!(client.say("LOCK.INFO k"), null());
+        let of_slot = client.say("LOCK.NODE KEY k");
+        assert_eq!((of_slot.field("state"), of_slot.field("guard_reason")), (text("guarded"), text("slot")));
+        assert!((30_000..=62_801).contains(&of_slot.field("guard_ms").as_int()), "{of_slot:?}");
+        let elsewhere = members[0].client().say(&format!("LOCK.NODE KEY {ELSEWHERE}"));
+        assert_eq!(elsewhere.field("state"), text("serving"));
         assert!(members[0].client().insist(&format!("LOCK.ACQUIRE {ELSEWHERE} me 60000")).as_int() > 0);
         assert_eq!(guarded_slots(&members[0]), 0);
         // A client that waits long enough gets the lock when the guard ends, here because an operator lifts it.

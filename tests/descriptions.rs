@@ -30,7 +30,7 @@ const COMMANDS: [(&str, i64, &str, bool, &str); 22] = [
     ("LOCK.INFO", -2, "access", false, "key [HOLDERS n] [WAITERS n]"),
     ("LOCK.WATCH", -3, "access", false, "key ms [TOKEN token] [SEQ n]"),
     ("LOCK.BREAK", -2, "delete", true, "key [TOKEN token]"),
-    ("LOCK.NODE", 1, "", false, ""),
+    ("LOCK.NODE", -1, "", false, "[KEY key]"),
     ("LOCK.MEMBERS", -1, "", false, "[JOIN version]"),
     (
         "LOCK.SETMEMBERS",

@@ -1,7 +1,8 @@
-//! `LOCK.NODE`
+//! `LOCK.NODE [KEY key]`
 
-use palisade_core::{IncarnationId, Refusal, request};
+use palisade_core::{Cause, IncarnationId, Refusal, request};
 
+use crate::driver::cluster;
 use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
@@ -21,14 +22,17 @@ impl Command for Node {
     const SPEC: Spec = Spec::new(request::Node::SPEC, AclGroup::Read, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        let request::Node { key } = request::Node::read(call.words(), config::bounds())?;
         // If the start has not been judged yet, this does it. So the answer is not older than the first grant.
         let _ = readiness::ready(call.ctx, clock::boot_now());
         let now = clock::boot_now();
         let IncarnationId { node: id, number: incarnation } = state::with(|node| node.ledger().incarnation());
-        let (guard_ms, cause) = state::with(|node| {
+        let whole = state::with(|node| {
             let cause = node.guard().armed(now).map_or("", |armed| armed.cause.word());
             (node.guard().left_ms(now), cause)
         });
+        let slot = (key.map_or(0, |key| cluster::slot_guard_ms(call.ctx, key)), Cause::Slot.word());
+        let (guard_ms, cause) = if slot.0 > whole.0 { slot } else { whole };
         let word = |word: &str| Reply::Bytes(word.as_bytes().to_vec());
         Ok(Reply::Map(vec![
             ("id", Reply::Bytes(format!("{id:032x}").into_bytes())),

@@ -120,6 +120,17 @@ pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
     }
 }
 
+/// Returns for how long nothing is granted in the slot of the lock `name`, in milliseconds.
+pub fn slot_guard_ms(ctx: Context<'_>, name: &[u8]) -> u64 {
+    if state::with(|node| node.slots().must_read_slots(name)) {
+        read_slots(ctx);
+    }
+    match state::with(|node| node.slots().ensure_open(name, clock::boot_now())) {
+        Err(Refusal::SlotGuarded { left_ms }) => left_ms,
+        _ => 0,
+    }
+}
+
 /// Refuses to vouch for grants of the lock of `key` while another node may grant that lock. Reads the slots first, if
 /// they may have changed.
 pub fn ensure_vouched(ctx: Context<'_>, key: KeyName<'_>) -> Result<(), Refusal> {

@@ -34,8 +34,10 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     let Some(found) = own(&views, id) else { return Err(views.too_few()) };
     let Some((attempt, resumed)) = found else { return Ok(None) };
     let seen: Vec<_> = views.by_attempt().remove(&*attempt).unwrap_or_default();
-    let Some((_, first)) = seen.first() else { return Ok(None) };
-    let lease = Arc::new(Lease::of_another(&id.key, &attempt, &first.note, wanted(first.mode)));
+    if seen.is_empty() {
+        return Ok(None);
+    }
+    let lease = Arc::new(lease_of(&id.key, &attempt, &seen));
     let Some((held, calls)) = together(this, &lease, resumed, checked).await else { return Err(views.too_few()) };
     let told = views.tokens_of(&attempt);
     adopt(this, &lease, checked).await?;
@@ -70,6 +72,14 @@ fn own(views: &Views, id: &Id) -> Found {
     (is_nowhere(b"") && own.all(|attempt| is_nowhere(attempt))).then_some(None)
 }
 
+/// Returns the lease of an attempt of which nodes show these grants.
+fn lease_of(key: &Arc<[u8]>, attempt: &[u8], grants: &[(usize, &GrantView)]) -> Lease {
+    let (_, first) = grants[0];
+    let left_ms = grants.iter().map(|(_, grant)| grant.left_ms).max().unwrap_or(0);
+    let left_ms = u32::try_from(left_ms).unwrap_or(u32::MAX);
+    Lease::of_another(key, attempt, &first.note, wanted(first.mode), left_ms)
+}
+
 /// Returns whether a node has converted the lock to shared, because another process made its writer a reader.
 ///
 /// # Errors
@@ -101,8 +111,7 @@ pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked)
     };
     let hear = |views: &Views| {
         for (attempt, grants) in views.by_attempt().into_iter().filter(|(attempt, grants)| is_asked(attempt, grants)) {
-            let (_, first) = grants[0];
-            let _ = show.send(Lease::of_another(&id.key, attempt, &first.note, wanted(first.mode)));
+            let _ = show.send(lease_of(&id.key, attempt, &grants));
         }
         false
     };

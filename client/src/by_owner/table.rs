@@ -136,7 +136,15 @@ impl Table {
 
     /// Records that `keeper` keeps this lock.
     pub fn keep(&self, keeper: Keeper, id: &Id) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).entry(keeper).or_default().insert(id.clone());
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let ids = kept.entry(keeper).or_default();
+        // Locks are lost without notice, so those without a slot are removed before the set grows.
+        if ids.len() == ids.capacity() {
+            let slots = self.slots();
+            ids.retain(|id| slots.by_id.contains_key(id));
+            ids.reserve(ids.len() + 1);
+        }
+        ids.insert(id.clone());
     }
 
     /// Records that `keeper` no longer keeps this lock.
@@ -161,4 +169,26 @@ impl Table {
 fn is_used(slot: &Arc<Slot>) -> bool {
     let is_lost = |held: &Option<Holding>| held.as_ref().is_none_or(|held| held.guard.is_lost());
     Arc::strong_count(slot) > 1 || !slot.held.try_lock().is_ok_and(|held| is_lost(&held))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection acquires one lock after the other with KEEPALIVE, and each is taken away.
+    #[test]
+    fn locks_that_were_lost_are_not_kept_forever() {
+        let (table, keeper) = (Table::default(), Keeper(1));
+        let id = |n: u32| Id { key: (*n.to_string().as_bytes()).into(), owner: (*b"me").into() };
+        let held: Vec<_> = (0..10).map(|n| table.slot(&id(n))).collect();
+        (0..10).for_each(|n| table.keep(keeper, &id(n)));
+        for n in 10..10_000 {
+            let slot = table.slot(&id(n));
+            table.keep(keeper, &id(n));
+            table.forget(&id(n), slot);
+        }
+        assert_eq!(held.len(), 10);
+        let kept = table.keeper_ended(keeper);
+        assert!(kept.len() < 100 && (0..10).all(|n| kept.contains(&id(n))), "{}", kept.len());
+    }
 }

@@ -77,7 +77,7 @@ impl Views {
         enough: impl Fn(&Self) -> bool,
     ) -> Self {
         let asked = clock::boot_now();
-        let (command, node) = (&command(key, waiters), &cmd("LOCK.NODE"));
+        let (command, node) = (&command(key, waiters), &wire::node_of(key));
         let ask = |place: usize| async move {
             let endpoint = &nodes.list[place];
             // The order matters: if the node loses its memory before the first answer, the second answer shows the

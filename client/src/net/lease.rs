@@ -1,6 +1,6 @@
 //! One acquisition of a key, and the commands about it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use palisade_quorum::limits::BEHIND_MAX;
@@ -37,6 +37,8 @@ pub struct Lease {
     may_have: Box<[AtomicBool]>,
     /// True if every node may have the lock, because it is unknown where requests were sent.
     is_anywhere: AtomicBool,
+    /// The length of the longest lease that was asked for, in milliseconds.
+    longest_ms: AtomicU32,
 }
 
 impl Lease {
@@ -58,11 +60,13 @@ impl Lease {
             wanted: Mutex::new(wanted),
             may_have: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
             is_anywhere: AtomicBool::new(false),
+            longest_ms: AtomicU32::new(0),
         }
     }
 
-    /// Creates the attempt of another process; every node may have its grant.
-    pub fn of_another(key: &Arc<[u8]>, attempt: &[u8], note: &[u8], wanted: Wanted) -> Self {
+    /// Creates the attempt of another process; every node may have its grant. The longest of its leases that a node shows
+    /// lasts for `left_ms` milliseconds.
+    pub fn of_another(key: &Arc<[u8]>, attempt: &[u8], note: &[u8], wanted: Wanted, left_ms: u32) -> Self {
         Self {
             key: Arc::clone(key),
             owner: attempt.into(),
@@ -72,6 +76,7 @@ impl Lease {
             wanted: Mutex::new(wanted),
             may_have: [].into(),
             is_anywhere: AtomicBool::new(true),
+            longest_ms: AtomicU32::new(left_ms),
         }
     }
 
@@ -153,6 +158,11 @@ impl Lease {
             || self.may_have.get(node).is_some_and(|has| has.load(Ordering::Relaxed))
     }
 
+    /// Returns a time, in milliseconds, in which every lease of this attempt ends if it is not extended.
+    pub fn lasts_ms(&self) -> u32 {
+        self.longest_ms.load(Ordering::Relaxed)
+    }
+
     /// Returns the lock's key in a printable form.
     pub fn shown_key(&self) -> ShownKey<'_> {
         ShownKey(&self.key)
@@ -160,6 +170,9 @@ impl Lease {
 
     /// Returns the command that sends `ask`, a request of the quorum's state machines, to a node.
     pub fn command(&self, ask: Ask) -> Cmd {
+        if let Ask::Acquire { ttl_ms, .. } | Ask::Extend { ttl_ms, .. } = ask {
+            self.longest_ms.fetch_max(ttl_ms, Ordering::Relaxed);
+        }
         match ask {
             Ask::Acquire { ttl_ms, proposal, retry } => {
                 let mut command = self.acquire(ttl_ms, proposal);

@@ -114,6 +114,11 @@ pub fn info(key: &[u8]) -> Cmd {
     cmd("LOCK.INFO").arg(key).take()
 }
 
+/// Returns the command that asks whether the node, or the slot of `key` in a cluster, is guarded.
+pub fn node_of(key: &[u8]) -> Cmd {
+    cmd("LOCK.NODE").arg("KEY").arg(key).take()
+}
+
 /// Returns the command that asks for the holders of `key`, up to `grants`.
 pub fn info_with(key: &[u8], grants: usize) -> Cmd {
     cmd("LOCK.INFO").arg(key).arg("HOLDERS").arg(grants).take()

@@ -65,7 +65,7 @@ impl Giving {
         if !Arc::ptr_eq(&latest, nodes) {
             lease.moves();
         }
-        let until = clock::boot_now().plus_us(u64::from(checked.ttl_ms) * 1_000);
+        let until = clock::boot_now().plus_ms(checked.ttl_ms.max(lease.lasts_ms()));
         let packed = command.get_packed_command();
         let debt = Debt::new(lease, command, until);
         let _under_way = nodes.under_way.begin();

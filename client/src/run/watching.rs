@@ -108,7 +108,7 @@ pub fn ask(
                 Some((0, _)) => {
                     // LOCK.INFO shows a lock that a guarded node has forgotten as free, so the node is asked whether it
                     // is guarded.
-                    let (server, reply) = nodes.list[node].ask_at(&key, &redis::cmd("LOCK.NODE"), given).await;
+                    let (server, reply) = nodes.list[node].ask_at(&key, &wire::node_of(&key), given).await;
                     match reply {
                         Ok(_) if server != Some(id) => {
                             Observation::Silent(Why::Broken("it was replaced by another server".to_owned()))

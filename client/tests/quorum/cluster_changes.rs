@@ -240,3 +240,31 @@ async fn a_seed_that_serves_nothing_is_enough() {
     assert_eq!((members[0].server.info("held"), members[1].server.info("held")), (1, 0));
     guard.release().await;
 }
+
+/// A master dies while a leader relies on its term, and its only slot is given to another master without its locks.
+/// The client does not say that the term has ended, nor that the lock is free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_came_without_its_locks_ends_no_term() {
+    let mut members = joined_with(["0 7628 7630 16383", "7629 7629", ""], |setup| setup);
+    let client = Client::builder().cluster([tcp(&members[0]), tcp(&members[2])]).build().unwrap();
+    connected(&client).await;
+    let term = client.election(KEY).campaign("me").await.unwrap();
+    assert!(client.election(KEY).leader().await.unwrap().is_some());
+    members[1].server.kill();
+    for at in [2, 0] {
+        let assign = format!("CLUSTER SETSLOT {} NODE {}", slot(KEY), members[2].id);
+        assert_eq!(members[at].client().say(&assign), text("OK"));
+    }
+    let owners = client.by_owner();
+    let shown = async || (client.election(KEY).leader().await, owners.info(KEY.as_bytes(), None).await);
+    until("the client finds the new master", async || {
+        let (leader, info) = shown().await;
+        assert!(!matches!(leader, Ok(None)), "nobody leads");
+        assert!(!matches!(info, Ok(None)), "it is free");
+        [leader.map(drop), info.map(drop)]
+            .into_iter()
+            .all(|told| told.is_err_and(|why| format!("{why:?}").contains("may have forgotten")))
+    })
+    .await;
+    drop(term);
+}

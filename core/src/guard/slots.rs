@@ -136,8 +136,10 @@ impl InCluster {
     }
 
     /// Takes a slot that came with its locks. `None`: nobody knows whether all of them came, so the slot is guarded
-    /// until `until`. Returns whether the slot is guarded.
+    /// until `until`. It also is if it was here a moment ago, and the node from which it had come then has not answered.
+    /// Returns whether the slot is guarded.
     fn take(&mut self, slot: u16, way: Option<Way>, now: BootTime, until: BootTime) -> bool {
+        let way = way.filter(|way| self.unsettled.get(&slot).is_none_or(|earlier| earlier.way.from == way.from));
         match way {
             Some(way) => {
                 self.unsettled.insert(slot, Unsettled { way, since: now, until });
@@ -422,8 +424,9 @@ impl Slots {
     }
 
     /// Takes, at `now`, the bounds of the tokens that the node `to` has issued in the slots that move there key by key.
+    /// They are 0 if it asked about other slots: then the earlier ones still count.
     pub fn on_issued(&mut self, to: ServerId, issued: TokenBounds, now: BootTime) {
-        if let Some(known) = &mut self.0 {
+        if let Some(known) = self.0.as_mut().filter(|_| issued.largest() > 0) {
             if known.left_out.get(&to).is_some_and(|since| now <= since.plus_ms(ANSWERS_WITHIN_MS)) {
                 known.issued_in_vain.push(issued);
             } else if known.exported.values().any(|of| *of == to) {
@@ -434,7 +437,7 @@ impl Slots {
 
     /// Returns the bounds of tokens that other nodes have issued, in moves that were given up since the last call.
     pub fn issued_in_vain(&mut self) -> Vec<TokenBounds> {
-        self.0.as_mut().map(|known| std::mem::take(&mut known.issued_in_vain)).unwrap_or_default()
+        self.0.as_mut().map_or_else(Vec::new, |known| std::mem::take(&mut known.issued_in_vain))
     }
 
     /// Returns the slots that move key by key to the node `to`.
@@ -463,8 +466,7 @@ impl Slots {
         self.guards().map(|(_, until)| until).filter(|until| now <= *until).max()
     }
 
-    /// Iterates over the guards of slots, including those that have ended. Those of slots whose source has not answered
-    /// come last.
+    /// Iterates over the guards of slots, including those that have ended.
     fn guards(&self) -> impl Iterator<Item = (u16, BootTime)> {
         self.0.iter().flat_map(|known| {
             let unsettled = known.unsettled.iter().map(|(slot, unsettled)| (*slot, unsettled.until));

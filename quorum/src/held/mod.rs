@@ -31,6 +31,8 @@ use crate::values::token::Token;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     token: Token,
+    /// The largest token that a node was asked to raise its own to. A node may do so late.
+    raised_to: Token,
     ttl_ms: u32,
     valid_until: BootTime,
     members: Vec<Member>,
@@ -69,7 +71,8 @@ impl Held {
         let none = vec![false; members.len()];
         let round = Round { open: none.clone(), yes: none, ..Round::default() };
         let is_lost = false;
-        Self { token, ttl_ms, valid_until, members, round, rounds: 0, is_reader: false, is_spoken_for: false, is_lost }
+        let (raised_to, rounds, is_reader, is_spoken_for) = (token, 0, false, false);
+        Self { token, raised_to, ttl_ms, valid_until, members, round, rounds, is_reader, is_spoken_for, is_lost }
     }
 
     /// Notes that another process may use the same owner ([`resume`](super::resume())), and raise tokens to make them
@@ -395,6 +398,7 @@ impl Held {
         if let Some(&common) = acked.get(majority(self.members.len()) - 1) {
             self.token = self.token.max(common);
         }
+        self.raised_to = largest.max(self.raised_to);
         let mut calls = Vec::new();
         for (node, member) in self.members.iter_mut().enumerate() {
             if member.acked().is_some_and(|acked| acked < largest) {

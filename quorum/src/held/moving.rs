@@ -2,7 +2,7 @@
 
 use super::share::Sharing;
 use super::{Call, Grant, Held, Member, Round};
-use crate::ask::NodeId;
+use crate::ask::{Ask, NodeId};
 use crate::values::time::BootTime;
 
 impl Held {
@@ -21,23 +21,35 @@ impl Held {
     ///
     /// The caller must drop answers to earlier calls: they name nodes by their index in the old set.
     pub fn move_to(&mut self, ids: &[Option<NodeId>]) -> Vec<Call> {
+        // Answers to earlier calls are no longer accepted, so a conversion or a raise that was under way is asked for
+        // again.
         let stays = |before: &Member| {
-            // Answers to earlier calls are no longer accepted, so a conversion that was under way is asked for again.
             let sharing = if before.sharing == Sharing::Shares { Sharing::Shares } else { Sharing::Not };
-            Member { grant: before.acked().into(), sharing, ..*before }
+            let grant = match before.grant {
+                Grant::Raising { from, .. } => Grant::Raising { from, extends: false },
+                grant => grant,
+            };
+            Member { grant, sharing, ..*before }
         };
         let added = Member::new(None, Grant::None, BootTime::default());
         self.members = ids.iter().map(|id| id.and_then(|id| self.member(id)).map_or(added, stays)).collect();
         self.rounds += 1;
         let none = vec![false; ids.len()];
         self.round = Round { open: none.clone(), yes: none, ..Round::default() };
+        // An earlier raise may still arrive at such a node, so it is asked for the largest token of any.
+        let raise = Ask::Fence { token: self.raised_to };
+        let is_raising = |node: &usize| matches!(self.members[*node].grant, Grant::Raising { .. });
+        let mut calls: Vec<_> = (0..ids.len()).filter(is_raising).map(|node| Call::now(node, raise)).collect();
         let has_it: Vec<_> = (0..ids.len()).filter(|&node| self.members[node].acked().is_some()).collect();
-        has_it.into_iter().filter_map(|node| self.share_there(node)).collect()
+        calls.extend(has_it.into_iter().filter_map(|node| self.share_there(node)));
+        calls
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
     use crate::fixture::{at, id, token};
     use crate::{Answer, Ask, valid_until};
@@ -143,7 +155,25 @@ mod tests {
         let mut held = self::held(3, &[0, 1]);
         held.on_answer(0, 2, id(2), held.heal(), Answer::Token(token(150)), at(10).boot);
         assert_eq!(held.token_at(0), None, "it is being raised");
-        held.move_to(&[id(0), id(1), id(2)]);
-        assert_eq!(held.token_at(0), Some(token(100)));
+        let raise = Ask::Fence { token: token(150) };
+        assert_eq!(held.move_to(&[id(0), id(1), id(3)]), [Call::now(0, raise), Call::now(1, raise)]);
+    }
+
+    /// Node 2 grants late, with a larger token, so the others are asked to raise theirs. They do, but the set changes
+    /// before their answers.
+    #[test]
+    fn a_node_that_raised_its_token_while_the_set_changed_has_not_lost_the_lock() {
+        let mut held = held(3, &[0, 1]);
+        held.on_answer(0, 2, id(2), held.heal(), Answer::Token(token(150)), at(10).boot);
+        let mut calls = VecDeque::from(held.move_to(&[id(0), id(1), id(2), id(3)]));
+        calls.extend(held.extend(TTL_MS, at(20).boot));
+        while let Some(Call { node, ask, .. }) = calls.pop_front() {
+            let answer = match ask {
+                Ask::Extend { token, .. } if token != self::token(150) => Answer::No,
+                _ => Answer::Token(token(150)),
+            };
+            calls.extend(held.on_answer(held.round(), node, id(node as u128), ask, answer, at(30).boot));
+        }
+        assert_eq!((held.is_lost(), held.outcome(), held.token()), (false, Some(true), token(150)));
     }
 }

@@ -82,7 +82,7 @@ mod tests {
         let told = |spec: Spec| (spec.arity(), spec.syntax(spec.arguments));
         assert_eq!(told(Check::SPEC), (3, "LOCK.CHECK key token".to_owned()));
         assert_eq!(told(Hear::SPEC), (3, "LOCK.HEAR name ms".to_owned()));
-        assert_eq!(told(Node::SPEC), (1, "LOCK.NODE".to_owned()));
+        assert_eq!(told(Node::SPEC), (-1, "LOCK.NODE [KEY key]".to_owned()));
         assert_eq!(told(Annotate::SPEC), (-4, "LOCK.NOTE key owner text [SEQ n] [TOKEN token]".to_owned()));
         assert_eq!(told(Guard::SPEC), (-1, "LOCK.GUARD [LIFT] [ARM ms]".to_owned()));
         assert_eq!(Guard::SPEC.arguments[0].documented(), "lift");

@@ -9,12 +9,17 @@ use crate::refusal::Refusal;
 
 command! {
     name: "LOCK.NODE",
-    summary: "Shows who this node is and whether it serves: identity, incarnation, guard, bounds, role, clock.",
+    summary: "Shows who this node is and whether it serves: identity, incarnation, guard, bounds, role, clock. KEY names \
+              a lock: in a cluster, the guard of its slot counts, too.",
     flags: "fast allow-stale",
     key: None,
     /// LOCK.NODE: shows this node's identity, and whether it grants locks.
     #[derive(Clone, Copy, Debug)]
-    pub struct Node {}
+    pub struct Node<'a> {
+        [KEY key]
+        /// Shows the guard of this key's slot as the node's, if it ends later.
+        key: &'a [u8],
+    }
 }
 
 command! {

@@ -384,3 +384,27 @@ fn grants_in_a_slot_that_is_elsewhere_are_neither_made_nor_vouched_for() {
     slots.update(&set(7_629..=7_629), no_moves(), later, END);
     assert_eq!((refused(&slots, later), vouched(&slots, later)), (10, true), "what is here is known");
 }
+
+/// A slot comes from a node that does not answer, goes to another one and comes back at once.
+#[test]
+fn a_slot_that_comes_back_before_its_first_source_has_answered_is_guarded() {
+    let (mut slots, until) = (empty(), END.plus_ms(1));
+    slots.update(&none(), imports(0..=0), NOW, END);
+    assert_eq!(slots.update(&set(0..=0), no_moves(), NOW, END), Gained { unknown: 1, guarded: 0 });
+    slots.update(&set(0..=0), exports(0, BACK), NOW, END);
+    slots.update(&none(), no_moves(), NOW, END);
+    slots.update(&none(), Moves { imported: [(0, Some(BACK))].into(), ..no_moves() }, NOW, END);
+    assert_eq!(slots.update(&set(0..=0), no_moves(), NOW, until), Gained { unknown: 1, guarded: 1 });
+    assert_eq!(slots.guarded_until(NOW), Some(until));
+}
+
+/// The target of a move asks about another slot, which it has already taken.
+#[test]
+fn the_tokens_of_a_move_are_known_until_it_ends() {
+    let (mut slots, issued) = (empty(), TokenBounds { highest: 500, stripes: vec![] });
+    slots.update(&set(0..=9), exports(0, BACK), NOW, END);
+    slots.on_issued(BACK, issued.clone(), NOW);
+    slots.on_issued(BACK, TokenBounds::default(), NOW);
+    slots.update(&set(0..=9), no_moves(), NOW, END);
+    assert_eq!(slots.issued_in_vain(), [issued]);
+}
