@@ -21,7 +21,10 @@ pub const NODE: Command = Command::of_locks(
     node,
 );
 
-fn node(Call { state, .. }: Call) -> Result<Work, Refused> {
+fn node(call: Call) -> Result<Work, Refused> {
+    // A quorum has no slots.
+    request::Node::read(call.words(), call.bounds)?;
+    let state = call.state;
     Ok(Work::read(async move { Ok(Reply::Map(fields(&state.nodes().await?))) }))
 }
 
