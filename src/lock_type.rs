@@ -90,11 +90,10 @@ fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
     let here = Here { arrival, now: now.boot, boot: clock::boot_id() };
     let lock = record::decode(bytes, here).map_err(|damaged| damaged.to_string())?;
     if arrival == Arrival::Payload {
-        let (max_ttl_ms, skew_ms) = (config::max_ttl_ms(), config::max_clock_skew_ms());
-        if lock.grants().any(|(_, grant)| grant.ttl_ms() > max_ttl_ms) {
+        if lock.grants().any(|(_, grant)| grant.ttl_ms() > config::max_ttl_ms()) {
             return Err("its ttl is longer than lock.max-ttl allows".to_owned());
         }
-        let is_plausible = |token| state::with(|node| node.tokens().plausible(name, token, now.wall_us, skew_ms));
+        let is_plausible = |token| state::with(|node| node.is_plausible(name, token, now));
         if !lock.grants().all(|(_, grant)| is_plausible(grant.token())) {
             return Err("its token is further ahead than lock.max-clock-skew allows".to_owned());
         }

@@ -171,6 +171,23 @@ fn migrates_at_once(from: &Member, to: &Member, key: &str, asked: bool) {
     }
 }
 
+/// The token of a held lock was raised far above the clocks. MIGRATE takes the lock along.
+#[test]
+fn a_held_lock_far_above_the_clocks_goes_along_with_its_slot() {
+    let [from, to] = joined(["0 16383", ""]);
+    let mut here = from.client();
+    let token = here.insist("LOCK.ACQUIRE k me 60000").as_int() + 3_600_000_000;
+    assert_eq!(here.insist(&format!("LOCK.FENCE k me {token}")), int(token));
+    let migrate = format!("MIGRATE 127.0.0.1 {} k 0 60000", to.server.port());
+    begin_move(&from, &to);
+    wait_until("the target expects such a token", || here.say(&migrate) == text("OK"));
+    end_move(&from, &to, &to);
+    let mut there = to.client();
+    assert_eq!(there.say("LOCK.INFO k").field("token"), int(token));
+    assert_eq!(there.say("LOCK.RELEASE k me"), int(0));
+    assert!(granted_at_target(&mut there, "LOCK.ACQUIRE k you 60000") > token);
+}
+
 /// A client has raised the token of a lock far above the clocks. The slot moves to another master, which continues above
 /// that token, also while the slot is imported.
 #[test]

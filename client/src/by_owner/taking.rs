@@ -283,6 +283,9 @@ impl OneRequest<'_> {
         let mut held = slot.held().await;
         if let Some(other) = &mut *held {
             // Another request of this owner was granted meanwhile, and an owner has only one grant.
+            if !self.take.retry {
+                return Err(owned());
+            }
             return self.extended(other).await?.ok_or_else(Error::lost);
         }
         let began = BootTime::from_us(

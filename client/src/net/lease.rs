@@ -314,6 +314,21 @@ mod tests {
         }
     }
 
+    /// A release is repeated for as long as a lease may last, also an extended one or one of another process.
+    #[test]
+    fn the_longest_lease_counts() {
+        let token = Token::new(7).unwrap();
+        let own = Lease::new((*b"k").into(), (None, 0), b"", Wanted::Exclusive, 1);
+        let other = Lease::of_another(&(*b"k").into(), b"me#0", b"", Wanted::Exclusive, 40);
+        for lease in [own, other] {
+            lease.command(Ask::Acquire { ttl_ms: 9, proposal: token, retry: false });
+            let before = lease.lasts_ms();
+            lease.command(Ask::Extend { ttl_ms: 60, token });
+            lease.command(Ask::Extend { ttl_ms: 5, token });
+            assert_eq!((before, lease.lasts_ms()), (if lease.is_named() { 40 } else { 9 }, 60));
+        }
+    }
+
     /// A LOCK.WAIT includes the note and the number of requests behind it only if the node says that it accepts them.
     #[test]
     fn for_whom_a_request_waits() {

@@ -201,7 +201,7 @@ impl Nodes {
         let mut leases = HashSet::new();
         let mut nodes = vec![];
         for node in self.masters() {
-            let owed = node.outstanding_ttl();
+            let owed = node.debts();
             let unpaid: Vec<_> = owed.iter().filter(|debt| !debt.is_paid(self.len())).collect();
             leases.extend(unpaid.iter().map(|debt| Arc::clone(&debt.lease.owner)));
             if !unpaid.is_empty() {

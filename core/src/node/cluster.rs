@@ -12,6 +12,7 @@ use crate::node::Node;
 use crate::tokens::told::TokenBounds;
 use crate::values::limits::{FENCE_SPAN_US, FLOOR_MAX};
 use crate::values::time::{BootTime, Now};
+use crate::values::token::Token;
 
 /// The largest bound of tokens that is believed: what operators and clients can raise tokens to, and as much again. A
 /// larger one could only come from a faulty node, and would use up the tokens.
@@ -114,6 +115,16 @@ impl Node {
         (guarded, open)
     }
 
+    /// Returns whether the lock `name` with this `token`, which a client's payload (RESTORE) contains, can come from this
+    /// node, or from the one from which its slot is being imported.
+    pub fn is_plausible(&self, name: &[u8], token: Token, now: Now) -> bool {
+        self.tokens.plausible(name, token, now.wall_us, self.skew_ms)
+            || self
+                .slots
+                .source_answer(name, now.boot)
+                .is_some_and(|answer| self.tokens.is_within(name, token, &answer.said.tokens))
+    }
+
     /// Returns the answer of this node to the node `to`, to which its slots move. That one may have issued tokens within
     /// `issued` in these slots, so later ones are larger, should the move be given up. `None` if this node does not know
     /// which grants it has forgotten, because it has not judged its start.
@@ -175,7 +186,6 @@ mod tests {
     use crate::refusal::Refusal;
     use crate::tokens::Tokens;
     use crate::values::key::Key;
-    use crate::values::token::Token;
 
     /// The lead of the second node's clock, in microseconds.
     const AHEAD_US: u64 = 2_000_000;

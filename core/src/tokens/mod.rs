@@ -202,6 +202,11 @@ impl Tokens {
         self.observe_stripes(bounds.apart(stripe).as_slice());
     }
 
+    /// Returns whether a node with these `bounds` can have issued `token` for `key`.
+    pub fn is_within(&self, key: &[u8], token: Token, bounds: &TokenBounds) -> bool {
+        token.get() <= bounds.of(self.stripe(key))
+    }
+
     fn pass_on(&mut self, stripe: u32, token: u64) {
         if let Some(token) = Token::new(token.min(TOKEN_LIMIT - 1)) {
             self.set_last(stripe, token, false);

@@ -28,7 +28,7 @@ impl TokenBounds {
     }
 
     /// Returns the bound of this stripe.
-    fn of(&self, stripe: u32) -> u64 {
+    pub(super) fn of(&self, stripe: u32) -> u64 {
         self.apart(stripe).map_or(0, |apart| apart.ceiling).max(self.highest)
     }
 

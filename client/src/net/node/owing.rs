@@ -24,7 +24,7 @@ const PAID_AGAIN: Duration = Duration::from_millis(100);
 impl Node {
     /// Registers a pending release, to be made as soon as the node answers.
     pub fn owe(&self, debt: &Arc<Debt>) {
-        let mut owed = self.outstanding_ttl();
+        let mut owed = self.debts();
         if owed.len() < OWED_MAX {
             owed.push_back(Arc::clone(debt));
         }
@@ -32,13 +32,13 @@ impl Node {
     }
 
     /// Returns the pending releases.
-    pub fn outstanding_ttl(&self) -> MutexGuard<'_, VecDeque<Arc<Debt>>> {
+    pub fn debts(&self) -> MutexGuard<'_, VecDeque<Arc<Debt>>> {
         self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes and returns all pending releases.
     pub fn take_debts(&self) -> VecDeque<Arc<Debt>> {
-        let owed = std::mem::take(&mut *self.outstanding_ttl());
+        let owed = std::mem::take(&mut *self.debts());
         self.owes.send_replace(0);
         owed
     }
@@ -62,7 +62,7 @@ impl Node {
             let _ = owes.wait_for(|count| *count > 0).await;
             let mut states = self.state.subscribe();
             let mut silent = self.silent_since.subscribe();
-            let ends = self.outstanding_ttl().front().map_or(clock::boot_now(), |debt| debt.until);
+            let ends = self.debts().front().map_or(clock::boot_now(), |debt| debt.until);
             tokio::select! {
                 // The first lease has ended by then, so its release is no longer needed.
                 () = sleep(clock::until(ends)) => {}
@@ -72,7 +72,7 @@ impl Node {
                 } => {}
             }
             let now = clock::boot_now();
-            let batch: Vec<_> = self.outstanding_ttl().iter().take(PAID_AT_A_TIME).cloned().collect();
+            let batch: Vec<_> = self.debts().iter().take(PAID_AT_A_TIME).cloned().collect();
             let pay_one = async |debt: &Arc<Debt>| {
                 if now >= debt.until {
                     return true;
@@ -86,7 +86,7 @@ impl Node {
             let paid = join_all(batch.iter().map(pay_one)).await;
             let all_paid = paid.iter().all(|paid| *paid);
             {
-                let mut owed = self.outstanding_ttl();
+                let mut owed = self.debts();
                 // Some of these releases may have moved to another version of the set meanwhile.
                 let known = batch.len().min(owed.len());
                 owed.drain(..known);

@@ -122,6 +122,22 @@ async fn readers_and_permits_of_a_process_that_is_gone() {
     assert_eq!(waits.await.unwrap().unwrap().unwrap().number, 2);
 }
 
+/// Two requests of one owner for a lock that it may share, at the same time: the second learns that its owner holds it,
+/// as from a node, unless it repeats a request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_requests_of_one_owner_do_not_both_acquire_the_lock() {
+    let (_nodes, locks) = start(3).await;
+    for wanted in [Wanted::Shared, Wanted::Permit { limit: 2, number: None }] {
+        let reads = Take { wanted, ..take("me") };
+        let (one, other) = tokio::join!(locks.take(reads.clone()), locks.take(reads.clone()));
+        let refused: Vec<_> = [&one, &other].into_iter().filter_map(|told| told.as_ref().err()).collect();
+        assert!(matches!(refused[..], [why] if why.kind() == ErrorKind::Owned), "{one:?} {other:?}");
+        let token = one.or(other).unwrap().map(|granted| granted.token);
+        assert_eq!(locks.take(Take { retry: true, ..reads }).await.unwrap().map(|granted| granted.token), token);
+        assert_eq!(locks.release(b"k", b"me", None, token).await.unwrap(), Some(0));
+    }
+}
+
 /// A process ended while its attempt had the lock on a minority of the nodes. The others are free, so the attempt does
 /// not keep its own owner from getting the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

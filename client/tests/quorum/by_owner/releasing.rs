@@ -1,13 +1,11 @@
 //! Owners that release the locks that they hold, or what is left of them.
 
-use std::time::Instant;
-
 use palisade_client::by_owner::{ByOwner, Take, Wanted};
 use palisade_client::{Client, ErrorKind, Options};
 
-use super::{TTL, patient, patient_for, process, start, take, takes};
+use super::{TTL, patient, patient_for, start, take, takes};
 use crate::fixture::{Nodes, connected, ms, until};
-use crate::harness::{Frozen, Reply, Server, Setup, int, patience};
+use crate::harness::{Frozen, Reply, Server, int, patience};
 use crate::proxy::before_each;
 
 /// With two of five nodes down, three know the lock of a process that has ended, and another process extends it. With
@@ -233,27 +231,4 @@ async fn a_process_that_loses_a_lock_leaves_it_to_the_next_one() {
     client.close().await.unwrap();
     assert!(next.extend(b"k", b"me", TTL, None).await.unwrap().is_some());
     assert!(nodes.holding("k") >= 2);
-}
-
-/// A lock was acquired for half a second, and extended to ten minutes by its own process or another one. A node that
-/// could not be reached during the release gets it later, although the first lease would be over.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_missed_the_release_of_an_extended_lock_is_told_when_it_is_back() {
-    for by_another in [false, true] {
-        let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["max-ttl", "3600000"]));
-        let (proxies, addresses) = before_each(&nodes.0).await;
-        let locks = patient(&addresses).await.by_owner();
-        let short = Take { ttl: ms(500), ..take("me") };
-        takes(&locks, short).await;
-        let extends = if by_another { process(&nodes).await } else { locks };
-        extends.extend(b"k", b"me", ms(600_000), None).await.unwrap().unwrap();
-        until("every node has it", async || nodes.holding("k") == 3).await;
-        let releases = if by_another { patient(&addresses).await.by_owner() } else { extends };
-        proxies[0].cut();
-        let released = Instant::now();
-        assert_eq!(releases.release(b"k", b"me", None, None).await.unwrap(), Some(0), "{by_another}");
-        until("the first lease is over", async || released.elapsed() > ms(600)).await;
-        proxies[0].pass();
-        until("it is told", async || nodes.holding("k") == 0).await;
-    }
 }
