@@ -33,12 +33,14 @@ pub(super) struct Member {
     pub taken_at: Option<BootTime>,
     /// The state of the conversion of the node's grant, once the owner is a reader.
     pub sharing: Sharing,
+    /// True if the node was added to the set while the lock was held, and has not granted the lock yet.
+    pub is_added: bool,
 }
 
 impl Member {
     /// Creates a node that has a lease until then if it has the `grant`.
     pub fn new(id: Option<NodeId>, grant: Grant, leased_until: BootTime) -> Self {
-        Self { id, grant, leased_until, taken_at: None, sharing: Sharing::Not }
+        Self { id, grant, leased_until, taken_at: None, sharing: Sharing::Not, is_added: false }
     }
 
     /// Returns the token that the node last acknowledged; `None` if it does not have the lock, or with an unknown

@@ -180,8 +180,9 @@ impl Held {
     }
 
     /// Begins a round at `now`, for leases of `ttl_ms`, and returns its calls. Nodes that lost the lock are asked to
-    /// grant it again: at once if nobody took it away there and no other process may use the owner, otherwise once a
-    /// majority has extended it in a later round. They are asked for the holder's own token if possible, so that no other node has to raise its token.
+    /// grant it again: at once if they were added to the set, or if nobody took it away there and no other process may
+    /// use the owner; otherwise once a majority has extended it in a later round. They are asked for the holder's own
+    /// token if possible, so that no other node has to raise its token.
     pub fn extend(&mut self, ttl_ms: u32, now: BootTime) -> Vec<Call> {
         self.rounds += 1;
         self.ttl_ms = ttl_ms;
@@ -198,7 +199,8 @@ impl Held {
                 Some(token) => Some(Ask::Extend { ttl_ms, token }),
                 // It may have the lock, or somebody may be taking it away there.
                 None if member.grant != Grant::None => Some(Ask::Fence { token: self.token }),
-                None => (member.taken_at.is_none() && !self.is_spoken_for).then(|| self.heal()),
+                // Nobody can have taken it away on an added node, and perhaps a majority of the new set needs that node.
+                None => (member.is_added || member.taken_at.is_none() && !self.is_spoken_for).then(|| self.heal()),
             },
         };
         let members = self.members.iter().enumerate();
@@ -390,7 +392,8 @@ impl Held {
         // The lease that the node lost would have ended by now anyway. So the node has restarted, and nobody took the
         // lock away.
         let taken_at = before.taken_at.filter(|_| now < before.leased_until);
-        self.members[node] = Member { id, grant: Grant::Acked(token), leased_until, taken_at, sharing };
+        let is_added = false;
+        self.members[node] = Member { id, grant: Grant::Acked(token), leased_until, taken_at, sharing, is_added };
         let mut acked: Vec<_> = self.members.iter().filter_map(Member::acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
         let largest = acked[0].max(self.token);

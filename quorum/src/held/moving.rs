@@ -31,7 +31,7 @@ impl Held {
             };
             Member { grant, sharing, ..*before }
         };
-        let added = Member::new(None, Grant::None, BootTime::default());
+        let added = Member { is_added: true, ..Member::new(None, Grant::None, BootTime::default()) };
         self.members = ids.iter().map(|id| id.and_then(|id| self.member(id)).map_or(added, stays)).collect();
         self.rounds += 1;
         let none = vec![false; ids.len()];
@@ -87,6 +87,28 @@ mod tests {
             yes(&mut held, node, node as u128, 210);
         }
         assert_eq!(held.valid_until(), valid_until(at(200).boot, TTL_MS));
+    }
+
+    /// A dead node of three is replaced. The lock's owner may use another process, so nodes that lost the lock grant it
+    /// only once a majority has extended it. Without the added node, that majority would be out of reach.
+    #[test]
+    fn an_added_node_grants_the_lock_before_a_majority_has_extended_it() {
+        let mut held = held(3, &[0, 1]);
+        held.is_spoken_for_elsewhere();
+        held.move_to(&[id(0), id(1), id(2), id(3)]);
+        let heal = held.heal();
+        let calls = held.extend(TTL_MS, at(100).boot);
+        assert_eq!(calls, [Call::now(0, EXTEND(100)), Call::now(1, EXTEND(100)), Call::now(3, heal)]);
+        held.on_answer(held.round(), 3, id(3), heal, Answer::Token(token(100)), at(120).boot);
+        held.extend(TTL_MS, at(200).boot);
+        for node in [0, 1, 3] {
+            yes(&mut held, node, node as u128, 210);
+        }
+        assert_eq!(held.outcome(), Some(true));
+        // From now on it is like any other node.
+        held.on_missing(3, id(3), token(100), at(220).boot);
+        held.on_answer(held.round(), 3, id(3), Ask::Fence { token: token(100) }, Answer::No, at(230).boot);
+        assert_eq!(held.extend(TTL_MS, at(240).boot).len(), 2);
     }
 
     #[test]
