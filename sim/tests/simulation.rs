@@ -208,10 +208,10 @@ fn every_rule_of_a_set_that_changes_is_needed() {
         (Rule::TokensGoOn, "token order", 90),
         (Rule::VersionIsKept, "exclusion", 1180),
         (Rule::MembersHaveIds, "exclusion", 1200),
-        (Rule::HeldByTheNewMajority, "exclusion", 60),
+        (Rule::HeldByTheNewMajority, "exclusion", 260),
         (Rule::AcquisitionsBeginAnew, "exclusion", 100),
         (Rule::PromisesAreKept, "agreement", 0),
-        (Rule::EarlierIsCompleted, "agreement", 0),
+        (Rule::EarlierIsCompleted, "agreement", 300),
     ];
     for (rule, law, from) in rules {
         let mut plans = (from..from + 100).map(Plan::draw).filter(Plan::changes_set);
