@@ -39,7 +39,9 @@ onNode('a program', (bench) => {
 
   it('hears of no rejection that nobody handles', async () => {
     const key = bench.key();
-    const ended = run('storm', key);
-    assert.deepEqual(await ended, { code: 0, wrote: 'storm\n' });
+    const { code, wrote } = await run('storm', key);
+    // The program closes the connections of its own requests, and the package may warn of that.
+    const lines = wrote.split('\n').filter((line) => !/PalisadeWarning: .* is waited for|--trace-warnings/.test(line));
+    assert.deepEqual([code, lines], [0, ['storm', '']], wrote);
   });
 });
