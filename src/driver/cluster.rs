@@ -104,13 +104,12 @@ fn nodes(ctx: Context<'_>) -> Option<String> {
     CallReply::of_word(ctx, c"CLUSTER", c"NODES").and_then(|reply| reply.value().text())
 }
 
-/// Reads the slots if the node may not know whether it serves the slot of `key`. Called before something is promised
-/// about that lock.
-pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
+/// Reads the slots if the node may not know whether it serves the slot of the lock `name`. Called before something is
+/// promised about that lock.
+pub fn ensure_known(ctx: Context<'_>, name: &[u8]) {
     if !ctx.is_cluster() {
         return;
     }
-    let name = key.bytes();
     let (has_dropped, is_known) =
         state::with(|node| (node.slots().has_dropped(Some(name)), node.slots().is_known(name)));
     if !is_known {
@@ -122,9 +121,7 @@ pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
 
 /// Returns for how long nothing is granted in the slot of the lock `name`, in milliseconds.
 pub fn slot_guard_ms(ctx: Context<'_>, name: &[u8]) -> u64 {
-    if state::with(|node| node.slots().must_read_slots(name)) {
-        read_slots(ctx);
-    }
+    ensure_known(ctx, name);
     match state::with(|node| node.slots().ensure_open(name, clock::boot_now())) {
         Err(Refusal::SlotGuarded { left_ms }) => left_ms,
         _ => 0,

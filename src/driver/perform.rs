@@ -70,7 +70,7 @@ pub fn perform<T>(
             }
             Step::AnswerWatchers => watchers::answer(ctx, key, now.boot),
             Step::Ask(question) => said = questions.ask(ctx, name, question, asker, now.boot),
-            Step::ReadSlots => cluster::ensure_known(ctx, name),
+            Step::ReadSlots => cluster::ensure_known(ctx, name.bytes()),
             Step::Redirect => questions.redirect_all(ctx, name),
             Step::Block if !ctx.may_block() => said = Finding::No,
             Step::Block => said = Finding::Blocked(blocked_clients::block(ctx, name, request, *asker)),

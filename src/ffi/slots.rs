@@ -3,8 +3,8 @@
 //!
 //! To import an empty slot takes a millisecond. To notice even that, the module watches for the CLUSTER commands that
 //! give or take slots. It reads the slots before such a command is performed, because a slot may have left a moment
-//! ago, and again after it, before the client can have sent the next command. The module does this only in a cluster,
-//! because it costs every command a few instructions.
+//! ago, or come by an earlier command, and again after it. The module does this only in a cluster, because it costs
+//! every command a few instructions.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
@@ -81,8 +81,7 @@ struct Range {
 }
 
 thread_local! {
-    /// True if a command that moves slots was noticed in this pass of the event loop, so that the slots will be read
-    /// after it.
+    /// True if a timer is set that reads the slots after a command that moves slots: within about a millisecond.
     static LOOKS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -112,14 +111,15 @@ extern "C" fn on_command<E: SlotEvents>(filter: *mut raw::RedisModuleCommandFilt
     };
     boundary::run("a filter of commands", || {
         let changes_slots = |word: &[u8]| CHANGE_SLOTS.iter().any(|of| word.eq_ignore_ascii_case(of));
-        if argument(0).eq_ignore_ascii_case(b"CLUSTER") && changes_slots(argument(1)) && !LOOKS.get() {
-            LOOKS.set(true);
+        if argument(0).eq_ignore_ascii_case(b"CLUSTER") && changes_slots(argument(1)) {
             context::detached(|ctx| {
                 E::on_slot_command(ctx);
-                ctx.before_next_command(|ctx| {
-                    LOOKS.set(false);
-                    E::on_slot_command(ctx);
-                });
+                if !LOOKS.replace(true) {
+                    ctx.start_timer(0, |ctx| {
+                        LOOKS.set(false);
+                        E::on_slot_command(ctx);
+                    });
+                }
             });
         }
     });

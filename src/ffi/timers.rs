@@ -30,16 +30,8 @@ impl Context<'_> {
                 unsafe { api!(RedisModule_CreateTimer(ctx.raw(), 0, Some(on_timer), data)) };
             });
         }
-        wake(on_wake, callback);
-    }
-
-    /// Calls `callback` before any command that a client sends once it has the reply of the present one. What `callback`
-    /// writes does not reach replicas or the AOF.
-    pub fn before_next_command(self, callback: fn(Context<'_>)) {
-        extern "C" fn on_wake(data: *mut c_void) {
-            detached(|ctx| on_timer(ctx.raw(), data));
-        }
-        wake(on_wake, callback);
+        // SAFETY: the callback's data is a function, which lives as long as the module.
+        unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_wake), callback as *mut c_void)) };
     }
 
     /// Stops a timer, if it has not yet called back.
@@ -53,12 +45,6 @@ impl Context<'_> {
 /// server calls without a context.
 pub fn in_next_pass(callback: fn(Context<'_>)) {
     detached(|ctx| ctx.in_next_pass(callback));
-}
-
-/// Calls `on_wake` with `callback` in the next pass of the event loop, before the commands that arrive later.
-fn wake(on_wake: extern "C" fn(*mut c_void), callback: fn(Context<'_>)) {
-    // SAFETY: the data is a function, which lives as long as the module.
-    unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_wake), callback as *mut c_void)) };
 }
 
 extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {

@@ -320,12 +320,12 @@ mod tests {
         let token = Token::new(7).unwrap();
         let own = Lease::new((*b"k").into(), (None, 0), b"", Wanted::Exclusive, 1);
         let other = Lease::of_another(&(*b"k").into(), b"me#0", b"", Wanted::Exclusive, 40);
-        for lease in [own, other] {
+        for (lease, first) in [(own, 9), (other, 40)] {
             lease.command(Ask::Acquire { ttl_ms: 9, proposal: token, retry: false });
             let before = lease.lasts_ms();
             lease.command(Ask::Extend { ttl_ms: 60, token });
             lease.command(Ask::Extend { ttl_ms: 5, token });
-            assert_eq!((before, lease.lasts_ms()), (if lease.is_named() { 40 } else { 9 }, 60));
+            assert_eq!((before, lease.lasts_ms()), (first, 60));
         }
     }
 

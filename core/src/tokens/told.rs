@@ -1,7 +1,8 @@
 //! The bounds of tokens that this node has told to the nodes to which its slots move.
 //!
 //! Such a node grants the locks that are free here, with larger tokens. It relies on the last answer for a short time. So
-//! until that time is over, this node grants nothing with a token above its answer in the slots that move.
+//! until that time is over, this node grants nothing with a token above its answer in the slots that move, and raises no
+//! token above it.
 
 use std::collections::VecDeque;
 
