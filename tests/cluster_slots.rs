@@ -296,6 +296,25 @@ fn the_guard_of_a_master_goes_along_with_its_slots() {
     }
 }
 
+/// A move of one slot was given up, so its master guards it. That guard goes along with this slot, but with no other.
+#[test]
+fn the_guard_of_a_slot_goes_along_with_that_slot_alone() {
+    let [from, to] = joined(["0 16382", "16383 16383"]);
+    begin_move(&from, &to);
+    for at in [&to, &from] {
+        assert_eq!(at.client().say(&format!("CLUSTER SETSLOT {SLOT} STABLE")), text("OK"));
+    }
+    assert!(guarded_ms(from.client().say("LOCK.ACQUIRE k you 60000")) > 30_000);
+    for (key, asked) in [(ELSEWHERE, true), ("other", false)] {
+        migrates_at_once(&from, &to, key, asked);
+    }
+    begin_move(&from, &to);
+    end_move(&from, &to, &to);
+    let mut there = to.client();
+    wait_until("its guard has come", || guarded_ms(there.say("LOCK.ACQUIRE k you 60000")) > 30_000);
+    assert_eq!(guarded_slots(&to), 1);
+}
+
 /// The former owner of a slot stops before it can say what it forgot. The slot is guarded for the longest lease, even
 /// if it says so later: it may have ended in between.
 #[test]

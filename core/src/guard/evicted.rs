@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use crate::guard::slot_set::slot_of;
 use crate::lock::Lock;
 use crate::refusal::Refusal;
 use crate::request::Owner;
@@ -92,9 +93,9 @@ impl Evicted {
         self.0.retain(|_, (_, deadline)| now <= *deadline);
     }
 
-    /// Returns the end of the last lease among the evicted locks.
-    pub fn last_end(&self) -> Option<BootTime> {
-        self.0.values().map(|(_, deadline)| *deadline).max()
+    /// Iterates over the evicted locks: the slot of each, and the end of its last lease.
+    pub fn ends(&self) -> impl Iterator<Item = (u16, BootTime)> {
+        self.0.iter().map(|((_, name), (_, deadline))| (slot_of(name), *deadline))
     }
 
     /// Returns the number of evicted locks that may still be held.

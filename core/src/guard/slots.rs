@@ -10,10 +10,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
 use crate::guard::slot_set::{CLUSTER_SLOTS, SlotSet, slot_of};
-use crate::guard::sources::{ANSWERS_WITHIN_MS, ASK_AGAIN_MS, Answer, MigrationId, ServerId, Sources, Unsettled, Way};
+use crate::guard::sources::{ASK_AGAIN_MS, Answer, MigrationId, ServerId, Sources, Unsettled, Way};
 use crate::refusal::Refusal;
 use crate::tokens::told::TokenBounds;
 use crate::values::time::BootTime;
+
+mod leaving;
 
 /// The result of reading which slots the node serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,13 +42,6 @@ pub struct Moves {
 /// Time after which a request in a slot that the node does not serve is looked at again, in milliseconds. The slot may
 /// come back.
 const LOOK_AGAIN_MS: u32 = 1_000;
-
-/// The time for which a node tells that a migration of slots from it has ended well, in milliseconds. The target may have
-/// asked for [`ANSWERS_WITHIN_MS`] before the node heard of the end, or begin to ask only now.
-const ENDED_TOLD_MS: u32 = 2 * ANSWERS_WITHIN_MS;
-
-/// The largest number of such migrations that a node tells. A target that does not hear of its own guards the slots.
-const ENDED_TOLD_MAX: usize = 1_000;
 
 /// Returns the refusal until `until`.
 fn guarded(until: BootTime, now: BootTime) -> Refusal {
@@ -102,7 +97,9 @@ impl InCluster {
                 Err(guarded(until.min(unsettled.until), now))
             }
             _ => match self.source(slot, now)? {
-                Some(source) if now <= source.until => Err(guarded(source.until, now)),
+                Some(source) if now <= source.until && source.said.forgotten.contains(slot) => {
+                    Err(guarded(source.until, now))
+                }
                 _ => Ok(()),
             },
         }
@@ -196,23 +193,6 @@ impl Slots {
         }
     }
 
-    /// Notes that at `now` the migration `id` of slots to another node, in one step, has ended well.
-    pub fn on_left(&mut self, id: MigrationId, now: BootTime) {
-        if let Some(known) = &mut self.0 {
-            known.left.push_back((id, now));
-            if known.left.len() > ENDED_TOLD_MAX {
-                known.left.pop_front();
-            }
-        }
-    }
-
-    /// Returns the migrations of slots to other nodes, in one step, that ended well a moment before `now`.
-    pub fn left(&mut self, now: BootTime) -> Vec<MigrationId> {
-        let Some(known) = &mut self.0 else { return Vec::new() };
-        known.left.retain(|(_, end)| now <= end.plus_ms(ENDED_TOLD_MS));
-        known.left.iter().map(|(id, _)| *id).collect()
-    }
-
     /// Notes that at `now` these slots have come to this node with their locks, by the migration `by`. It serves them
     /// from now on, but grants nothing in them until their source has said that this migration ended well, and what it
     /// forgot: without an answer until `until`.
@@ -278,17 +258,18 @@ impl Slots {
                 && way.by.is_none_or(|by| said.ended.contains(&by))
                 && !said.unsettled.contains(*slot)
         };
-        let awaited = known.unsettled.iter().filter(|(_, unsettled)| unsettled.awaits_answer(now));
-        let slots: Vec<u16> = awaited.filter(|(slot, at)| settles(slot, at)).map(|(slot, _)| *slot).collect();
         let until = *until;
-        let is_guarded = now <= until;
-        for slot in &slots {
+        let awaited = known.unsettled.iter().filter(|(_, unsettled)| unsettled.awaits_answer(now));
+        let settled = awaited.filter(|(slot, at)| settles(slot, at)).map(|(slot, _)| *slot);
+        let settled: Vec<_> = settled.map(|slot| (slot, now <= until && said.forgotten.contains(slot))).collect();
+        for (slot, is_guarded) in &settled {
             known.unsettled.remove(slot);
-            if is_guarded {
+            if *is_guarded {
                 known.guard(*slot, until);
             }
         }
-        if is_guarded { (slots.len(), 0) } else { (0, slots.len()) }
+        let guarded = settled.iter().filter(|(_, is_guarded)| *is_guarded).count();
+        (guarded, settled.len() - guarded)
     }
 
     /// Notes that at `now` the node serves the slots `owned`, and that `moves` are under way. Slots that it gained
@@ -423,31 +404,6 @@ impl Slots {
         self.0.as_ref()?.source(slot_of(name), now).ok().flatten()
     }
 
-    /// Takes, at `now`, the bounds of the tokens that the node `to` has issued in the slots that move there key by key.
-    /// They are 0 if it asked about other slots: then the earlier ones still count.
-    pub fn on_issued(&mut self, to: ServerId, issued: TokenBounds, now: BootTime) {
-        if let Some(known) = self.0.as_mut().filter(|_| issued.largest() > 0) {
-            if known.left_out.get(&to).is_some_and(|since| now <= since.plus_ms(ANSWERS_WITHIN_MS)) {
-                known.issued_in_vain.push(issued);
-            } else if known.exported.values().any(|of| *of == to) {
-                known.issued.insert(to, issued);
-            }
-        }
-    }
-
-    /// Returns the bounds of tokens that other nodes have issued, in moves that were given up since the last call.
-    pub fn issued_in_vain(&mut self) -> Vec<TokenBounds> {
-        self.0.as_mut().map_or_else(Vec::new, |known| std::mem::take(&mut known.issued_in_vain))
-    }
-
-    /// Returns the slots that move key by key to the node `to`.
-    pub fn exported_to(&self, to: &ServerId) -> SlotSet {
-        let mut slots = SlotSet::default();
-        let exported = self.0.iter().flat_map(|known| &known.exported);
-        exported.filter(|(_, node)| *node == to).for_each(|(slot, _)| slots.set(*slot, true));
-        slots
-    }
-
     /// Ends the guards of all slots, because an operator says that nobody holds a lock there.
     pub fn lift(&mut self) {
         if let Some(known) = &mut self.0 {
@@ -474,25 +430,6 @@ impl Slots {
         })
     }
 
-    /// Returns the slots whose sources may still answer, for the node `to`. Those that came from that node itself, key by
-    /// key, are left out: if they go back, it knows best what it has forgotten.
-    pub(crate) fn unsettled(&self, to: &ServerId, now: BootTime) -> SlotSet {
-        let mut slots = SlotSet::default();
-        let unsettled = self.0.iter().flat_map(|known| &known.unsettled);
-        let counts = |at: &Unsettled| at.awaits_answer(now) && (at.way.from != *to || at.way.by.is_some());
-        unsettled.filter(|(_, at)| counts(at)).for_each(|(slot, _)| slots.set(*slot, true));
-        slots
-    }
-
-    /// Returns the latest end of the grants in single slots that this node may have forgotten. It is the latest end of
-    /// the slots' guards that are armed at `now`, and of locks that were deleted for an unknown reason. Slots whose
-    /// sources may still answer ([`Slots::unsettled`]) do not count.
-    pub(crate) fn forgotten_until(&self, now: BootTime) -> Option<BootTime> {
-        let known = self.0.as_ref()?;
-        let silent = known.unsettled.values().filter(|at| !at.awaits_answer(now)).map(|at| &at.until);
-        let guarded = known.guards.values().chain(silent).filter(|until| now <= **until);
-        guarded.chain(known.dropped.values()).max().copied()
-    }
 }
 
 #[cfg(test)]

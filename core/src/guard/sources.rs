@@ -36,6 +36,8 @@ pub struct SourceAnswer {
     /// The longest time for which a grant that the node has forgotten may still last, in milliseconds; 0 if it has
     /// forgotten none. This does not count the slots that are `unsettled`.
     pub forgotten_ms: u32,
+    /// The slots in which it may have forgotten a grant.
+    pub forgotten: SlotSet,
     /// The slots that came to the node a moment ago, so that it waits for an answer about them itself.
     pub unsettled: SlotSet,
     /// The slots that the node exports key by key to the one that asked.
@@ -52,7 +54,8 @@ pub struct SourceAnswer {
 pub struct Answer {
     /// The time at which the question was asked.
     pub asked: BootTime,
-    /// The end of the last grant that the source may have forgotten; the past if there is none.
+    /// The end of the last grant that the source may have forgotten, in one of the slots that it names; the past if there
+    /// is none.
     pub until: BootTime,
     /// The source's own words.
     pub said: SourceAnswer,

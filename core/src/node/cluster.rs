@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use crate::durability::start::token_floor;
 use crate::durability::ties::Found;
 use crate::guard::guard_ms;
-use crate::guard::slot_set::SlotSet;
+use crate::guard::slot_set::{CLUSTER_SLOTS, SlotSet};
 use crate::guard::slots::{Gained, Moves};
 use crate::guard::sources::{Answer, FRESH_MS, MigrationId, ServerId, SourceAnswer};
 use crate::node::Node;
@@ -139,8 +139,10 @@ impl Node {
         // The other node's clock may be slower than this one's.
         let until = now.boot.plus_ms(guard_ms(FRESH_MS, 0));
         let tokens = self.tokens.tell(now, self.skew_ms, until);
+        let (forgotten, forgotten_ms) = self.forgotten(now.boot);
         Some(SourceAnswer {
-            forgotten_ms: self.forgotten_ms(now.boot),
+            forgotten_ms,
+            forgotten,
             unsettled: self.slots.unsettled(to, now.boot),
             exported: self.slots.exported_to(to),
             ended: self.slots.left(now.boot),
@@ -148,14 +150,20 @@ impl Node {
         })
     }
 
-    /// Returns the longest time, in milliseconds, for which a grant that this node has forgotten may still last; 0 if
-    /// it has forgotten none.
-    fn forgotten_ms(&self, now: BootTime) -> u32 {
-        let guard = self.guard.armed(now).map(|armed| armed.until);
-        let until = guard.into_iter().chain(self.slots.forgotten_until(now)).chain(self.evicted.last_end()).max();
-        until
-            .filter(|until| now <= *until)
-            .map_or(0, |until| u32::try_from(until.ms_since_rounded_up(now).max(1)).unwrap_or(u32::MAX))
+    /// Returns the slots in which this node may have forgotten grants, and the longest time, in milliseconds, for which
+    /// such a grant may still last; 0 if it has forgotten none.
+    fn forgotten(&self, now: BootTime) -> (SlotSet, u32) {
+        let (mut slots, mut last) = (SlotSet::default(), None);
+        for (slot, end) in self.slots.forgotten(now).chain(self.evicted.ends()).filter(|(_, end)| now <= *end) {
+            slots.set(slot, true);
+            last = last.max(Some(end));
+        }
+        if let Some(armed) = self.guard.armed(now) {
+            slots.insert(0..=CLUSTER_SLOTS - 1);
+            last = last.max(Some(armed.until));
+        }
+        let left_ms = |end: BootTime| u32::try_from(end.ms_since_rounded_up(now).max(1)).unwrap_or(u32::MAX);
+        (slots, last.map_or(0, left_ms))
     }
 
     /// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. If it turns
@@ -182,7 +190,7 @@ impl Node {
 mod tests {
     use super::*;
     use crate::fixture::token;
-    use crate::guard::slot_set::{CLUSTER_SLOTS, slot_of};
+    use crate::guard::slot_set::slot_of;
     use crate::refusal::Refusal;
     use crate::tokens::Tokens;
     use crate::values::key::Key;

@@ -219,8 +219,11 @@ impl Cluster {
             }
             Event::OtherAnswers => {
                 let Some(asked) = self.question.take() else { return false };
-                let forgotten_ms = if self.is_other_guarded { TTL_MS as u32 } else { 0 };
-                let answer = SourceAnswer { forgotten_ms, ended: vec![MIGRATION], ..SourceAnswer::default() };
+                let mut answer = SourceAnswer { ended: vec![MIGRATION], ..SourceAnswer::default() };
+                if self.is_other_guarded {
+                    answer.forgotten_ms = TTL_MS as u32;
+                    answer.forgotten.set(slot_of(KEY.name), true);
+                }
                 self.node.on_source_answer(OTHER, asked, answer, self.now().boot);
             }
             _ => return false,

@@ -1,3 +1,4 @@
+use super::leaving::ENDED_TOLD_MAX;
 use super::*;
 use crate::guard::sources::SourceAnswer;
 
@@ -91,7 +92,8 @@ const ASKED: BootTime = BootTime::from_us(1_000_001);
 
 /// Returns an answer of a source that exports slots 7629 and 7630, and may have forgotten grants that last until `until`.
 fn answer(asked: BootTime, until: BootTime) -> Answer {
-    let said = SourceAnswer { exported: set(7_629..=7_630), ended: vec![BY], ..SourceAnswer::default() };
+    let slots = set(7_629..=7_630);
+    let said = SourceAnswer { exported: slots.clone(), forgotten: slots, ended: vec![BY], ..SourceAnswer::default() };
     Answer { asked, until, said }
 }
 
@@ -219,6 +221,22 @@ fn a_slot_that_came_in_one_step_is_open_once_its_source_has_answered() {
     assert_eq!(refused(&slots, NOW), 10);
 }
 
+/// The source guards one slot only. The others that come from it are open, while they are imported, and at their end.
+#[test]
+fn a_guard_of_one_slot_goes_along_with_no_other() {
+    let mut slots = empty();
+    slots.update(&none(), imports(7_629..=7_630), NOW, END);
+    let said = SourceAnswer { forgotten: set(7_630..=7_630), ..answer(NOW, NOW).said };
+    let answer = |asked| Answer { asked, until: END, said: said.clone() };
+    slots.ask_sources(NOW);
+    slots.on_source_answer(FROM, answer(NOW), NOW);
+    assert_eq!(refused(&slots, NOW), 0);
+    slots.update(&set(7_629..=7_630), no_moves(), ASKED, END);
+    slots.ask_sources(ASKED);
+    assert_eq!(slots.on_source_answer(FROM, answer(ASKED), ASKED), (1, 1));
+    assert_eq!((refused(&slots, ASKED), slots.guarded(ASKED), slots.guarded_until(ASKED)), (0, 1, Some(END)));
+}
+
 /// The source gave a migration up, but the target took the slots all the same. The source may have granted locks until
 /// it heard of that, also if it counts a later migration of these slots as the one that moved them.
 #[test]
@@ -252,20 +270,18 @@ fn a_slot_that_its_source_kept_for_a_moment_is_guarded() {
 }
 
 #[test]
-fn a_source_names_the_last_of_its_own_guards_and_of_the_locks_that_it_dropped() {
+fn a_source_names_the_slots_that_it_guards_and_those_of_the_locks_that_it_dropped() {
     let mut slots = empty();
-    assert_eq!(slots.forgotten_until(NOW), None);
+    let forgotten = |slots: &Slots, now| slots.forgotten(now).collect::<Vec<_>>();
+    assert_eq!(forgotten(&slots, NOW), []);
     slots.drop_lock(b"foo", NOW.plus_ms(5));
-    assert_eq!(slots.forgotten_until(NOW), Some(NOW.plus_ms(5)));
+    assert_eq!(forgotten(&slots, NOW), [(12_182, NOW.plus_ms(5))]);
     slots.on_arriving(1..=1, FROM, BY);
     slots.on_arrived(1..=1, BY, NOW, END);
-    assert_eq!(slots.forgotten_until(NOW), Some(NOW.plus_ms(5)));
+    assert_eq!(forgotten(&slots, NOW), [(12_182, NOW.plus_ms(5))]);
     let late = NOW.plus_ms(1_001);
-    assert_eq!(
-        (slots.forgotten_until(late), slots.unsettled(&BACK, late)),
-        (Some(END), none()),
-        "its source is silent"
-    );
+    assert_eq!(slots.unsettled(&BACK, late), none(), "its source is silent");
+    assert_eq!(forgotten(&slots, late), [(1, END), (12_182, NOW.plus_ms(5))]);
 }
 
 /// A slot comes key by key and goes back before its source has answered. Neither node waits for the other.
@@ -299,7 +315,7 @@ fn a_slot_that_moves_on_at_once_waits_for_its_first_source() {
     }
     let mut asks = |between: &mut Slots, now| {
         slots.ask_sources(now);
-        assert_eq!(between.forgotten_until(now), None);
+        assert_eq!(between.forgotten(now).count(), 0);
         let said = SourceAnswer {
             unsettled: between.unsettled(&BACK, now),
             ended: between.left(now),

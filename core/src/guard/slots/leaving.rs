@@ -1,0 +1,80 @@
+//! The slots that leave this node: what it knows of them, and answers to the nodes to which they go.
+
+use super::Slots;
+use crate::guard::slot_set::SlotSet;
+use crate::guard::sources::{ANSWERS_WITHIN_MS, MigrationId, ServerId, Unsettled};
+use crate::tokens::told::TokenBounds;
+use crate::values::time::BootTime;
+
+/// The time for which a node tells that a migration of slots from it has ended well, in milliseconds. The target may have
+/// asked for [`ANSWERS_WITHIN_MS`] before the node heard of the end, or begin to ask only now.
+const ENDED_TOLD_MS: u32 = 2 * ANSWERS_WITHIN_MS;
+
+/// The largest number of such migrations that a node tells. A target that does not hear of its own guards the slots.
+pub(super) const ENDED_TOLD_MAX: usize = 1_000;
+
+impl Slots {
+    /// Notes that at `now` the migration `id` of slots to another node, in one step, has ended well.
+    pub fn on_left(&mut self, id: MigrationId, now: BootTime) {
+        if let Some(known) = &mut self.0 {
+            known.left.push_back((id, now));
+            if known.left.len() > ENDED_TOLD_MAX {
+                known.left.pop_front();
+            }
+        }
+    }
+
+    /// Returns the migrations of slots to other nodes, in one step, that ended well a moment before `now`.
+    pub fn left(&mut self, now: BootTime) -> Vec<MigrationId> {
+        let Some(known) = &mut self.0 else { return Vec::new() };
+        known.left.retain(|(_, end)| now <= end.plus_ms(ENDED_TOLD_MS));
+        known.left.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// Takes, at `now`, the bounds of the tokens that the node `to` has issued in the slots that move there key by key.
+    /// They are 0 if it asked about other slots: then the earlier ones still count.
+    pub fn on_issued(&mut self, to: ServerId, issued: TokenBounds, now: BootTime) {
+        if let Some(known) = self.0.as_mut().filter(|_| issued.largest() > 0) {
+            if known.left_out.get(&to).is_some_and(|since| now <= since.plus_ms(ANSWERS_WITHIN_MS)) {
+                known.issued_in_vain.push(issued);
+            } else if known.exported.values().any(|of| *of == to) {
+                known.issued.insert(to, issued);
+            }
+        }
+    }
+
+    /// Returns the bounds of tokens that other nodes have issued, in moves that were given up since the last call.
+    pub fn issued_in_vain(&mut self) -> Vec<TokenBounds> {
+        self.0.as_mut().map_or_else(Vec::new, |known| std::mem::take(&mut known.issued_in_vain))
+    }
+
+    /// Returns the slots that move key by key to the node `to`.
+    pub fn exported_to(&self, to: &ServerId) -> SlotSet {
+        let mut slots = SlotSet::default();
+        let exported = self.0.iter().flat_map(|known| &known.exported);
+        exported.filter(|(_, node)| *node == to).for_each(|(slot, _)| slots.set(*slot, true));
+        slots
+    }
+
+    /// Returns the slots whose sources may still answer, for the node `to`. Those that came from that node itself, key by
+    /// key, are left out: if they go back, it knows best what it has forgotten.
+    pub(crate) fn unsettled(&self, to: &ServerId, now: BootTime) -> SlotSet {
+        let mut slots = SlotSet::default();
+        let unsettled = self.0.iter().flat_map(|known| &known.unsettled);
+        let counts = |at: &Unsettled| at.awaits_answer(now) && (at.way.from != *to || at.way.by.is_some());
+        unsettled.filter(|(_, at)| counts(at)).for_each(|(slot, _)| slots.set(*slot, true));
+        slots
+    }
+
+    /// Returns the single slots in which this node may have forgotten grants, each with the latest end of these grants.
+    /// That is the end of the slot's guard that is armed at `now`, or of locks that were deleted for an unknown reason.
+    /// Slots whose sources may still answer ([`Slots::unsettled`]) do not count.
+    pub(crate) fn forgotten(&self, now: BootTime) -> impl Iterator<Item = (u16, BootTime)> {
+        self.0.iter().flat_map(move |known| {
+            let silent = known.unsettled.iter().filter(move |(_, at)| !at.awaits_answer(now));
+            let guarded = known.guards.iter().chain(silent.map(|(slot, at)| (slot, &at.until)));
+            let armed = guarded.filter(move |(_, until)| now <= **until);
+            armed.chain(&known.dropped).map(|(slot, until)| (*slot, *until))
+        })
+    }
+}
