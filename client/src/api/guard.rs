@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use palisade_quorum::{BootTime, majority};
-use redis::Value;
+use palisade_quorum::BootTime;
 use tokio::sync::oneshot;
 
 use crate::net::lease::Lease;
@@ -15,7 +14,11 @@ use crate::run::orders::Orders;
 use crate::run::renewer::{Auto, Order, Shared};
 use crate::run::thread::Thread;
 use crate::values::clock;
-use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
+use crate::{Error, ErrorKind, Loss, NodeError, Released};
+
+mod rounds;
+
+pub(crate) use self::rounds::changes_meet;
 
 /// A held lock, for as long as it [is valid](Guard::is_valid).
 ///
@@ -232,55 +235,6 @@ impl Guard {
         };
         self.send_to_majority(self.lease.reenter(level), "took notice of the re-entry").await?;
         Ok(guard)
-    }
-
-    /// Sends `command` to all nodes, and returns the numbers that they answered, once a majority has. `what` completes
-    /// the error text "too few nodes ...".
-    ///
-    /// # Errors
-    /// `NoQuorum`; `Lost` if no majority can hold the lock any longer.
-    pub(crate) async fn send_to_majority(&self, command: redis::Cmd, what: &str) -> Result<Vec<u64>, Error> {
-        let (nodes, replies) = self.send_to_all(command, |reply| matches!(reply, Ok(Value::Int(_)))).await?;
-        let (mut numbers, mut whys) = (vec![], vec![None; nodes.len()]);
-        for (why, reply) in whys.iter_mut().zip(replies) {
-            match reply {
-                Some(Ok(Value::Int(number))) => numbers.extend(u64::try_from(number)),
-                Some(Ok(_)) => *why = Some(Why::NotHeld),
-                Some(Err(failure)) => *why = Some(failure),
-                None => {}
-            }
-        }
-        let needed = majority(nodes.len());
-        if numbers.len() >= needed {
-            return Ok(numbers);
-        }
-        if whys.iter().flatten().filter(|why| **why == Why::NotHeld).count() > nodes.len() - needed {
-            return Err(Error::lost());
-        }
-        Err(Error::new(ErrorKind::NoQuorum, format!("too few nodes {what}")).with_nodes(nodes.errors(&whys)))
-    }
-
-    /// Sends `command` to every node, more than once if need be. Returns the nodes with their answers so far, as soon
-    /// as `counts` is true for the answers of a majority, or all nodes have answered.
-    async fn send_to_all(
-        &self,
-        command: redis::Cmd,
-        counts: fn(&Result<Value, Why>) -> bool,
-    ) -> Result<(Arc<Nodes>, Vec<Option<Result<Value, Why>>>), Error> {
-        let (nodes, given) = (self.nodes.latest(), self.checked.given);
-        let told = self.thread.run(async move {
-            let mut replies: Vec<_> = nodes.list.iter().map(|_| None).collect();
-            let mut answers = nodes.send_to_all(command, given);
-            let mut yes = 0;
-            while yes < majority(nodes.len())
-                && let Some((node, reply)) = answers.recv().await
-            {
-                yes += usize::from(counts(&reply));
-                replies[node] = Some(reply);
-            }
-            (nodes, replies)
-        });
-        told.await
     }
 
     /// Returns whether the lock was lost, or released by another guard.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use palisade_quorum::{Ask, BootTime, Refusal, Wanted, limits::HOLDS_MAX, request::NoteSequence};
 
 use super::earlier::Earlier;
+use super::finding;
 use super::owners::{ByOwner, checked_owner};
 use super::table::{Holding, Id, Slot};
 use super::views::Views;
-use super::{finding, taking};
+use crate::api::guard::changes_meet;
 use crate::run::checked::Checked;
 use crate::values::clock;
 
@@ -163,7 +164,7 @@ impl Change<'_> {
             Err(error) if error.kind() == ErrorKind::Lost => {
                 *held = finding::find(self.this, self.id, self.checked).await?;
                 let again = self.perform(&mut held, &what).await;
-                again.map_err(|error| if error.kind() == ErrorKind::Lost { taking::changes_meet() } else { error })
+                again.map_err(|error| if error.kind() == ErrorKind::Lost { changes_meet() } else { error })
             }
             made => made,
         }
@@ -240,7 +241,7 @@ impl Change<'_> {
     }
 
     async fn extend(&self, holding: &mut Holding, ttl_ms: u32) -> Result<Option<u64>, Error> {
-        taking::extend(&holding.guard, self.this.nodes().len(), ttl_ms, self.came).await?;
+        holding.guard.extend_until(ttl_ms, self.came).await?;
         Ok(Some(holding.give_token()))
     }
 
@@ -251,7 +252,7 @@ impl Change<'_> {
         ttl_ms: Option<u32>,
     ) -> Result<Option<u64>, Error> {
         if let Some(ttl_ms) = ttl_ms {
-            taking::extend(&holding.guard, self.this.nodes().len(), ttl_ms, self.came).await?;
+            holding.guard.extend_until(ttl_ms, self.came).await?;
         }
         let holds = level.map_or(holding.holds + 1, |level| level.max(holding.holds));
         if holds > HOLDS_MAX {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use palisade_quorum::{BootTime, Token, Wanted, majority, margin_us};
+use palisade_quorum::{BootTime, Token, Wanted, margin_us};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::finding;
@@ -17,13 +17,9 @@ use crate::run::locking::{self, Sought};
 use crate::run::orders;
 use crate::run::renewer::Auto;
 use crate::values::clock;
-use crate::{Error, ErrorKind, Guard, Why};
+use crate::{Error, ErrorKind, Guard};
 
-/// Maximum number of rounds to extend a lease. One may not be enough: a request can join a round that began before it,
-/// and then gets less.
-const EXTENDED_TIMES: u32 = 7;
-
-/// First pause before another round, if nodes have to be asked again; doubled each time.
+/// First pause before another search, if nodes have to be asked again; doubled each time.
 const AGAIN: Duration = Duration::from_millis(5);
 
 /// Longest pause between searches, except while waiting for nodes.
@@ -263,7 +259,7 @@ impl OneRequest<'_> {
         if !is_same(lease.wanted(), self.take.wanted) {
             return Err(owned());
         }
-        match extend(&holding.guard, self.this.nodes().len(), self.checked.ttl_ms, self.came.at).await {
+        match holding.guard.extend_until(self.checked.ttl_ms, self.came.at).await {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(None),
             Err(error) => return Err(error),
@@ -320,45 +316,11 @@ impl OneRequest<'_> {
     }
 }
 
-/// Extends the lock until it is valid for `ttl_ms`, less the margin, from `came` on: the moment at which the request
-/// arrived.
-pub async fn extend(guard: &Guard, nodes: usize, ttl_ms: u32, came: BootTime) -> Result<(), Error> {
-    let until = came.plus_us((u64::from(ttl_ms) * 1_000).saturating_sub(margin_us(ttl_ms)));
-    for n in 0..EXTENDED_TIMES {
-        match guard.extend_to(ttl_ms).await {
-            Ok(()) => {}
-            // Nodes whose token is being raised, perhaps by another process, take part only in the next round.
-            Err(error) if error.kind() == ErrorKind::NoQuorum && !too_many_away(&error, nodes) => {
-                sleep(AGAIN * 2_u32.pow(n)).await;
-                continue;
-            }
-            Err(error) => return Err(error),
-        }
-        if guard.valid_until() >= until {
-            return Ok(());
-        }
-    }
-    if clock::boot_now() >= until {
-        return Err(Error::new(ErrorKind::Expired, "the nodes extended it so late that nothing of the lease is left"));
-    }
-    Err(changes_meet())
-}
-
-/// Returns the error of a change that repeatedly collided with other changes of the lock.
-pub fn changes_meet() -> Error {
-    Error::new(ErrorKind::NoQuorum, "other changes of it were under way on the nodes: try again")
-}
-
 /// Returns the error of a request whose owner has another attempt on too few nodes.
 fn attempts_meet() -> Error {
     let text = "another request of this owner is under way, or has left a lease on too few nodes: try again, at the latest when \
                 that lease has ended";
     Error::new(ErrorKind::NoQuorum, text)
-}
-
-/// Returns whether fewer than a majority of `nodes` nodes answered.
-fn too_many_away(error: &Error, nodes: usize) -> bool {
-    error.nodes().iter().filter(|node| node.why != Why::NotHeld).count() > nodes - majority(nodes)
 }
 
 /// Returns whether a holder in mode `held` may have requested `wanted`; a permit's number need not be named.

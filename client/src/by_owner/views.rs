@@ -254,7 +254,8 @@ fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
         token: tokens.iter().max().map_or(0, |token| token.get()),
         tokens: named.map(|token| token.get()).collect(),
         at: grants.iter().map(|(node, grant)| (*node, grant.token.get())).collect(),
-        mode: newest.mode,
+        // A writer may become a reader, and a node may not have heard of that yet. No reader becomes a writer.
+        mode: grants.iter().map(|(_, grant)| grant.mode).find(|mode| *mode == Mode::Shared).unwrap_or(newest.mode),
         holds: grants.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1),
         ttl: reliable(Duration::from_millis(kth(all(|grant| grant.left_ms)))),
         held: grants.iter().map(|(_, grant)| grant.held).max().unwrap_or_default(),
@@ -372,4 +373,35 @@ fn command(key: &[u8], waiters: Option<usize>) -> Cmd {
         command.arg("WAITERS").arg(count);
     }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_that_became_a_reader_is_one_although_a_node_has_not_heard_of_it() {
+        let grant = |mode| GrantView {
+            attempt: b"me".to_vec(),
+            token: Token::new(1).unwrap(),
+            mode,
+            holds: 1,
+            left_ms: 1_000,
+            held: Duration::ZERO,
+            note: vec![],
+            sequence: 0,
+            is_suspect: false,
+            keepalive: Duration::ZERO,
+            extended: Duration::ZERO,
+        };
+        let (writer, reader) = (grant(Mode::Exclusive), grant(Mode::Shared));
+        for (shown, mode) in [
+            ([&writer, &writer], Mode::Exclusive),
+            ([&writer, &reader], Mode::Shared),
+            ([&reader, &writer], Mode::Shared),
+        ] {
+            let shown: Vec<_> = shown.into_iter().enumerate().collect();
+            assert_eq!(agreed(&shown, 3).mode, mode);
+        }
+    }
 }

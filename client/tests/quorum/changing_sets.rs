@@ -274,6 +274,27 @@ async fn a_dead_node_is_replaced() {
     assert_eq!(guard.release().await, Released::Released);
 }
 
+/// Two of three nodes know a lock when a fourth is added, which knows it only once the lease is extended. Its owner
+/// changes the lock before that. It holds no lock that an operator broke.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_changes_its_lock_before_an_added_node_knows_it() {
+    let nodes = Nodes::start_with(4, lasting);
+    let locks = nodes_client(&nodes, &[0, 1, 2]).await;
+    let by_owner = locks.by_owner();
+    let keys = ["noted", "re-entered", "shared", "broken"];
+    for key in keys {
+        by_owner.take(Take { key: key.into(), ttl: ms(TTL_MS), ..take("me") }).await.unwrap().unwrap();
+        is_on(&nodes, key, &[0, 1, 2]).await;
+        assert_eq!(nodes.0[2].client().say(&format!("DEL {key}")), int(1));
+    }
+    set(&locks, some(&nodes, &[0, 1, 2, 3])).await;
+    assert_eq!(by_owner.note(b"noted", b"me", b"text", None, None).await.unwrap(), Some(1));
+    assert_eq!(by_owner.reenter(b"re-entered", b"me", None, None).await.unwrap(), Some(2));
+    assert!(by_owner.share(b"shared", b"me", None).await.unwrap().is_some());
+    nodes_client(&nodes, &[0, 1, 2, 3]).await.by_owner().break_lock(b"broken", None).await.unwrap();
+    assert_eq!(by_owner.note(b"broken", b"me", b"text", None, None).await.unwrap(), None);
+}
+
 /// A new node is guarded, and grants nothing meanwhile. If another node died then, the set of four would have no
 /// majority. So the new node is added only once its guard has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -429,7 +429,6 @@ impl Slots {
             known.guards.iter().map(|(slot, until)| (*slot, *until)).chain(unsettled)
         })
     }
-
 }
 
 #[cfg(test)]

@@ -44,6 +44,11 @@ impl Held {
         calls.extend(has_it.into_iter().filter_map(|node| self.share_there(node)));
         calls
     }
+
+    /// Returns whether a node that was added while the lock was held has not granted it yet.
+    pub fn is_unknown_to_added_nodes(&self) -> bool {
+        self.members.iter().any(|member| member.is_added)
+    }
 }
 
 #[cfg(test)]

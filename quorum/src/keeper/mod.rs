@@ -177,11 +177,19 @@ impl Keeper {
         self.proceed(vec![], now, random)
     }
 
-    /// Makes the owner a reader. [`News::Shared`] follows when a majority has converted the grant.
+    /// Makes the owner a reader. [`News::Shared`] follows when a majority has converted the grant. If an added node does
+    /// not have the lock yet, a round begins, because a majority may need that node.
     pub fn share(&mut self, now: BootTime, random: u64) -> Work {
         self.is_sharing = true;
         let calls = self.held.share();
-        self.proceed(calls, now, random)
+        if !self.held.is_unknown_to_added_nodes() {
+            return self.proceed(calls, now, random);
+        }
+        let mut work = self.begin_round(self.ttl_ms(), now, random);
+        if !self.is_lost {
+            work.calls.extend(calls);
+        }
+        work
     }
 
     /// Moves to another version of the set, with the servers `ids`. A round begins at once if the lock is extended in

@@ -212,6 +212,19 @@ fn those_who_wait_for_it_to_be_shared_are_told_once() {
     assert_eq!(keeper.share(ms(30), EXACT).news, [News::Shared]);
 }
 
+/// The added node does not have the lock, and perhaps the majority that has to convert it needs that node.
+#[test]
+fn an_added_node_is_asked_for_a_lock_that_becomes_shared() {
+    let mut keeper = keeper(None);
+    keeper.move_to(&[0, 1, 7].map(id), ms(10), EXACT);
+    let work = keeper.share(ms(20), EXACT);
+    assert!(work.begins, "{work:?}");
+    let asks = |node: usize| work.calls.iter().filter(move |call| call.node == node).map(|call| call.ask);
+    assert!(asks(2).any(|ask| matches!(ask, Ask::Acquire { .. })) && asks(0).any(|ask| ask == Ask::Share), "{work:?}");
+    keeper.move_to(&[0, 1].map(id), ms(30), EXACT);
+    assert!(!keeper.share(ms(40), EXACT).begins, "each node has it");
+}
+
 #[test]
 fn why_it_is_lost() {
     let end = valid_until(ms(0), TTL_MS);
