@@ -25,7 +25,7 @@ impl Run<'_> {
             return self.serve_queue(by, Reply::Token(token), at);
         };
         if let (0, Request::BreakOn(breaking)) = (left, self.request) {
-            at.node.breaking.push_front((*breaking).clone());
+            at.node.breaking.push_back(Breaking { since: at.now.boot, ..(*breaking).clone() });
             return self.answer(Ok(Reply::Null));
         }
         self.ended = at.take(id, Ending::Broken);
@@ -42,7 +42,14 @@ impl Run<'_> {
         let Finding::Blocked(client) = at.said else { return self.answer(Err(Refusal::BreaksTooMany)) };
         break_lock(self.key, at.held.as_deref_mut(), Some(token), at.node, at.now);
         let Key { db, name } = self.key;
-        at.node.breaking.push_back(Breaking { db, name: name.into(), token, client });
+        at.node.breaking.push_back(Breaking {
+            db,
+            name: name.into(),
+            token,
+            since: at.now.boot,
+            is_cut: false,
+            client,
+        });
         self.touches_queue = true;
         self.answer(Ok(Reply::Later))
     }
@@ -51,7 +58,7 @@ impl Run<'_> {
     /// lock, the client gets an error: the grants may be under another name now, or on another node.
     pub(super) fn begin_slice(&mut self, breaking: &Breaking, at: &mut At<'_>) -> Option<Step> {
         self.touches_queue = true;
-        if at.held.is_some() {
+        if at.held.is_some() && !breaking.is_cut {
             return self.continue_at(Stage::Breaks { token: breaking.token, left: ENDED_A_STEP_MAX });
         }
         at.node.waiting.answer(breaking.client, Answer::Refused(Refusal::BreakCutShort));

@@ -93,14 +93,27 @@ impl Node {
         self.watching.pop_due(now)
     }
 
-    /// Removes and returns the work that has been due longest at `now`. Queues come first, since the check of one may
-    /// grant a lock. If `may_answer` is false, queues are left for later. A lease that is kept alive is renewed before
-    /// any lease is found to have ended.
+    /// Removes and returns the work that is due at `now`. Queues come first, since the check of one may grant a lock. If
+    /// `may_answer` is false, queues are left for later. A lease that is kept alive is renewed before any lease is found
+    /// to have ended. After that comes what has been due longest, so that no work keeps the other waiting for long.
     pub fn take_due(&mut self, now: BootTime, may_answer: bool) -> Option<Work> {
         let look = if may_answer { self.waiting.pop_due(now) } else { None };
         look.map(|(db, name)| Work::Look(db, name))
-            .or_else(|| self.breaking.pop_front().map(Work::Break))
             .or_else(|| self.keepalives.take_due(now).map(Work::Renew))
-            .or_else(|| self.deadlines.pop_due(now).map(Work::Expire))
+            .or_else(|| self.take_longest_due(now))
+    }
+
+    fn take_longest_due(&mut self, now: BootTime) -> Option<Work> {
+        let take_break: TakeDue = |node, _| node.breaking.pop_front().map(Work::Break);
+        let mut kinds: [(Option<BootTime>, TakeDue); 3] = [
+            (self.breaking.front().map(|breaking| breaking.since), take_break),
+            (self.keepalives.next_again(), |node, now| node.keepalives.take_again(now).map(Work::Renew)),
+            (self.deadlines.earliest(), |node, now| node.deadlines.pop_due(now).map(Work::Expire)),
+        ];
+        kinds.sort_by_key(|(due, _)| *due);
+        kinds.into_iter().filter(|(due, _)| due.is_some()).find_map(|(_, take)| take(self, now))
     }
 }
+
+/// Removes and returns the work of one kind that has been due longest.
+type TakeDue = fn(&mut Node, BootTime) -> Option<Work>;

@@ -73,6 +73,7 @@ impl Node {
         let key = Key { name: shared.as_deref().unwrap_or(key.name), ..key };
         self.waiting.wake_at(key, BootTime::default());
         self.watching.wake(key);
+        self.breaking.iter_mut().filter(|breaking| breaking.key() == key).for_each(|breaking| breaking.is_cut = true);
         self.waiting.has_queue(key) || self.watching.has(key)
     }
 

@@ -83,6 +83,8 @@ struct KeptLease {
     /// The time at which the node stops renewing: KEEPALIVE has a limit.
     until: BootTime,
     due: BootTime,
+    /// True if the last check was refused, so that it is repeated.
+    is_again: bool,
     share: Share,
     /// The departures of the lock and its database (`places.rs`) when the lock was last found in its key.
     seen: u64,
@@ -140,11 +142,21 @@ impl Renewal {
     }
 }
 
+/// Leases, each with the time at which its check is due.
+type Planned = BTreeSet<(BootTime, Arc<Holder>)>;
+
+/// Returns the lease whose check has been due longest at `now`.
+fn first_due(planned: &Planned, now: BootTime) -> Option<Arc<Holder>> {
+    planned.first().filter(|(due, _)| *due <= now).map(|(_, holder)| Arc::clone(holder))
+}
+
 /// The leases that a node keeps alive by renewing them.
 #[derive(Clone, Debug, Default)]
 pub struct KeepAlives {
     kept: BTreeMap<Arc<Holder>, KeptLease>,
-    due: BTreeSet<(BootTime, Arc<Holder>)>,
+    due: Planned,
+    /// The checks that are repeated, because the node or the server refused the last one.
+    again: Planned,
     places: Places,
     /// The renewals in a thousand seconds that waiting requests will need once they are granted.
     waiting: u64,
@@ -230,7 +242,15 @@ impl KeepAlives {
 
     /// Returns the time at which the next lease has to be checked.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
-        if self.places.has_too_many_left() { Some(BootTime::default()) } else { self.due.first().map(|(due, _)| *due) }
+        if self.places.has_too_many_left() {
+            return Some(BootTime::default());
+        }
+        self.due.first().map(|(due, _)| *due).into_iter().chain(self.next_again()).min()
+    }
+
+    /// Returns the time at which the next refused check has to be repeated.
+    pub(crate) fn next_again(&self) -> Option<BootTime> {
+        self.again.first().map(|(due, _)| *due)
     }
 
     /// Begins to renew the lease of `ttl` that `owner` has of the lock of `key`, by the grant that began at `granted`. If
@@ -257,29 +277,48 @@ impl KeepAlives {
         }
         let share = Share { renewals: renewals(ttl, key, owner), bytes: holder.bytes() };
         let seen = self.places.add(&holder, share);
-        let kept = KeptLease { client: keep.client, ttl, granted, until, due: now, share, seen };
+        let kept = KeptLease { client: keep.client, ttl, granted, until, due: now, is_again: false, share, seen };
         let due = Renewal { holder: Arc::clone(&holder), kept }.due(now.plus_ms(ttl.ms()));
         self.kept.insert(Arc::clone(&holder), KeptLease { due, ..kept });
         self.due.insert((due, holder));
     }
 
-    /// Takes the lease whose check has been due longest at `now`. If no check is due, but the locks of too many leases
-    /// have left their keys (DEL, RENAME, ...), takes one of these leases. The caller checks the lease and reports the
-    /// result; otherwise it is due again soon.
+    /// Takes the lease whose check has been due longest at `now`, except those whose last check was refused. If no check
+    /// is due, but the locks of too many leases have left their keys (DEL, RENAME, ...), takes one of these leases. The
+    /// caller checks the lease and reports the result; otherwise it is checked again soon ([`KeepAlives::take_again`]).
     pub(crate) fn take_due(&mut self, now: BootTime) -> Option<Renewal> {
-        let due = self.due.first().filter(|(due, _)| *due <= now).map(|(_, holder)| Arc::clone(holder));
-        let holder = due.or_else(|| self.places.take_left(&self.kept))?;
+        let holder = first_due(&self.due, now).or_else(|| self.places.take_left(&self.kept))?;
+        self.take(holder, now)
+    }
+
+    /// Takes the lease whose refused check has to be repeated and has been due longest at `now`.
+    pub(crate) fn take_again(&mut self, now: BootTime) -> Option<Renewal> {
+        let holder = first_due(&self.again, now)?;
+        self.take(holder, now)
+    }
+
+    fn take(&mut self, holder: Arc<Holder>, now: BootTime) -> Option<Renewal> {
         let renewal = Renewal { kept: *self.kept.get(&holder)?, holder };
-        self.schedule_check(&renewal, now.plus_ms(RENEW_AGAIN_MS));
+        self.plan(&renewal.holder, now.plus_ms(RENEW_AGAIN_MS), true);
         Some(renewal)
     }
 
     /// Schedules the next check of this lease for the time `due`.
     pub(crate) fn schedule_check(&mut self, renewal: &Renewal, due: BootTime) {
-        if let Some(kept) = self.kept.get_mut(&renewal.holder) {
-            self.due.remove(&(kept.due, Arc::clone(&renewal.holder)));
-            kept.due = due;
-            self.due.insert((due, Arc::clone(&renewal.holder)));
+        self.plan(&renewal.holder, due, false);
+    }
+
+    fn plan(&mut self, holder: &Arc<Holder>, due: BootTime, is_again: bool) {
+        if let Some(kept) = self.kept.get_mut(holder) {
+            let before = (kept.due, Arc::clone(holder));
+            if kept.is_again {
+                self.again.remove(&before)
+            } else {
+                self.due.remove(&before)
+            };
+            (kept.due, kept.is_again) = (due, is_again);
+            let planned = if is_again { &mut self.again } else { &mut self.due };
+            planned.insert((due, Arc::clone(holder)));
         }
     }
 
@@ -345,7 +384,11 @@ impl KeepAlives {
     fn remove(&mut self, holder: &Holder) -> Option<KeptLease> {
         let (holder, kept) = self.kept.remove_entry(holder)?;
         self.places.remove(&holder, kept.seen, kept.share);
-        self.due.remove(&(kept.due, holder));
+        if kept.is_again {
+            self.again.remove(&(kept.due, holder))
+        } else {
+            self.due.remove(&(kept.due, holder))
+        };
         Some(kept)
     }
 

@@ -325,6 +325,7 @@ impl Holders {
             + self.pieces.capacity() * size_of::<Vec<Holder>>()
             + self.free.capacity() * size_of::<u32>()
             + self.len() * (size_of::<Owned>() + size_of::<End>() + size_of::<Tokened>()) * 2
+            + self.phase.as_ref().map_or(0, Phase::heap_bytes)
             + texts
     }
 

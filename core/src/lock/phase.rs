@@ -6,6 +6,8 @@
 //! of different numbers. A client's proposal that lies between their tokens is accepted as it is, so a quorum pays no
 //! second round for it.
 
+use std::collections::BTreeMap;
+
 use crate::values::mode::Mode;
 use crate::values::token::Token;
 
@@ -27,9 +29,9 @@ pub struct Phase {
     /// the highest of an exclusive grant in it. If the phase begins with a reader, the tokens of earlier readers do not
     /// count.
     floor: u64,
-    /// The highest token of each permit number in the phase, from number 1 on. A list takes less memory than a tree,
-    /// and low numbers are used first.
-    numbers: Vec<u64>,
+    /// The highest token of each permit number that had a grant in the phase. A client may name any number, so the
+    /// numbers below it take no memory.
+    numbers: BTreeMap<u16, u64>,
 }
 
 impl Phase {
@@ -37,7 +39,7 @@ impl Phase {
     /// must exceed. If it is unknown when the lock was last free, a phase begins now: its lower bounds can only be
     /// higher than necessary.
     pub fn new(last: u64) -> Self {
-        Self { floor: last, numbers: vec![] }
+        Self { floor: last, numbers: BTreeMap::new() }
     }
 
     /// Returns the token that a new grant of `mode` must exceed. `last` is the highest token that the key ever had.
@@ -45,9 +47,7 @@ impl Phase {
         match mode {
             Mode::Exclusive => last,
             Mode::Shared => self.floor,
-            Mode::Permit(permit) => {
-                self.floor.max(self.numbers.get(usize::from(permit.number()) - 1).copied().unwrap_or(0))
-            }
+            Mode::Permit(permit) => self.floor.max(self.numbers.get(&permit.number()).copied().unwrap_or(0)),
         }
     }
 
@@ -57,15 +57,15 @@ impl Phase {
         let highest = match mode {
             Mode::Exclusive => &mut self.floor,
             Mode::Shared => return,
-            Mode::Permit(permit) => {
-                let number = usize::from(permit.number());
-                if self.numbers.len() < number {
-                    self.numbers.resize(number, 0);
-                }
-                &mut self.numbers[number - 1]
-            }
+            Mode::Permit(permit) => self.numbers.entry(permit.number()).or_default(),
         };
         *highest = token.get().max(*highest);
+    }
+
+    /// Returns about how much heap memory the phase takes, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        // The nodes of a tree are half full or more.
+        self.numbers.len() * size_of::<(u16, u64)>() * 2
     }
 }
 
@@ -92,5 +92,7 @@ mod tests {
             [30, 28, 28, 28],
             "whoever reads beside a writer that became a reader comes after it"
         );
+        phase.on_grant(crate::fixture::permit(u16::MAX, u16::MAX), token(29));
+        assert!((1..200).contains(&phase.heap_bytes()), "a high number takes no memory for the lower ones");
     }
 }

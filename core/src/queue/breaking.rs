@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::queue::of_key::WaiterId;
 use crate::values::key::Key;
+use crate::values::time::BootTime;
 use crate::values::token::Token;
 
 /// A BREAK of many grants with one token, performed in slices while its client waits.
@@ -14,6 +15,10 @@ pub struct Breaking {
     pub(crate) name: Arc<[u8]>,
     /// The token of the grants that it ends.
     pub(crate) token: Token,
+    /// The time of the last slice.
+    pub(crate) since: BootTime,
+    /// True if the lock left the key (DEL, RENAME, ...). Another lock may be there now.
+    pub(crate) is_cut: bool,
     /// The client that sent the BREAK. It is blocked until the last grant with the token has ended.
     pub(crate) client: WaiterId,
 }

@@ -26,6 +26,8 @@ pub fn break_lock(
         }
         None => lock.largest_token(now.boot)?,
     };
+    // If this was the last grant, a later reader could propose the same token.
+    node.tokens.observe(key.name, broken);
     node.counters.breaks += 1;
     let ends = |grant: &Grant| token.is_none_or(|token| token == grant.token());
     node.evicted.given_up(key, |holder| lock.grants().any(|(_, grant)| ends(grant) && grant.owner() == holder));

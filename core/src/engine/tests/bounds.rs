@@ -337,6 +337,33 @@ fn a_break_whose_lock_goes_away_is_refused() {
     assert!(matches!(told[..], [(_, Answer::Refused(Refusal::BreakCutShort))]), "{told:?}");
 }
 
+/// Between two slices of a BREAK the lock is renamed, and a new one takes its place. The grants go on under the other
+/// name.
+#[test]
+fn a_break_whose_lock_is_replaced_is_refused() {
+    let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
+    key.perform(&Request::Break(Some(token))).unwrap();
+    key.del();
+    (key.wanted, key.fence) = (Wanted::Exclusive, None);
+    key.acquire("other", 60_000, 0).unwrap();
+    let told = key.settle();
+    assert!(matches!(told[..], [(_, Answer::Refused(Refusal::BreakCutShort))]), "{told:?}");
+    assert!(key.lock.is_some());
+}
+
+/// The last grant with the broken token was the last of the lock.
+#[test]
+fn no_later_reader_gets_a_broken_token() {
+    for named in [true, false] {
+        let (mut key, token) = with_one_token(1);
+        assert_eq!(key.perform(&Request::Break(named.then_some(token))), Ok(Reply::Token(token)));
+        assert!(key.lock.is_none());
+        key.fence = Some(token);
+        key.acquire("later", 60_000, 0).unwrap();
+        assert!(key.lock.as_ref().unwrap().first().token() > token);
+    }
+}
+
 /// A script or transaction cannot wait. Its BREAK ends the grants if one step may end all of them; otherwise it is
 /// refused and ends none.
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of what happens to one key and its queue, from any cause.
 
 mod bounds;
+mod due_work;
 mod grant_events;
 mod heard;
 mod history;

@@ -1,0 +1,85 @@
+//! Work that is due at the same time: none keeps the other waiting for long.
+
+use super::super::fixture::Key;
+use super::super::{Reply, Request, Work};
+use crate::fixture::*;
+use crate::keepalive::{ClientId, KeepAlive};
+use crate::lock::Lock;
+use crate::request::Note;
+use crate::values::limits::ENDED_A_STEP_MAX;
+use crate::values::mode::Wanted;
+
+/// Puts the lock `name` there, whose lease of `lease_ms` the node keeps alive.
+fn add_kept(key: &mut Key, name: &[u8], mut lock: Lock, lease_ms: u64) {
+    let at_key = key_of(name);
+    key.node.on_lock_arrived(at_key, &mut lock, at(0).boot);
+    let keep = KeepAlive::new(ClientId(1), Some(600_000), ttl(lease_ms)).unwrap();
+    key.node.keepalives.keep(at_key, owner("me"), at(0).boot, ttl(lease_ms), keep, at(0).boot);
+    key.others.insert(name.to_vec(), lock);
+}
+
+fn lock_for(lease_ms: u64) -> Lock {
+    exclusive(owner("me"), Note::default(), token(7), at(0).boot, ttl(lease_ms))
+}
+
+/// A BREAK of many grants goes on while a lease has to be renewed, and another lease ends.
+#[test]
+fn a_long_break_does_not_keep_renewals_and_ends_of_leases_waiting() {
+    let mut key = Key::new();
+    key.wanted = Wanted::Shared;
+    key.acquire("0", 60_000, 0).unwrap();
+    let shared = key.lock.as_ref().unwrap().first().token();
+    key.fence = Some(shared);
+    for n in 1..40 * ENDED_A_STEP_MAX {
+        key.acquire(&n.to_string(), 60_000, 0).unwrap();
+    }
+    add_kept(&mut key, b"kept", lock_for(1_000), 1_000);
+    let mut brief = lock_for(350);
+    key.node.on_lock_arrived(key_of(b"brief"), &mut brief, at(0).boot);
+    key.others.insert(b"brief".to_vec(), brief);
+    assert_eq!(key.perform(&Request::Break(Some(shared))), Ok(Reply::Later));
+    key.now = 400;
+    let mut done = vec![];
+    while let Some(work) = key.node.take_due(at(key.now).boot, true) {
+        key.perform_for(work.key().name, &work.request()).unwrap();
+        done.push(match work {
+            Work::Look(..) => "look",
+            Work::Renew(_) => "renew",
+            Work::Break(_) => "break",
+            Work::Expire(_) => "expire",
+        });
+    }
+    for work in ["renew", "expire"] {
+        assert!(done[..4].contains(&work), "{work}: {done:?}");
+    }
+    assert!(done.iter().filter(|work| **work == "break").count() > 30 && key.lock.is_none(), "{done:?}");
+}
+
+/// Renewals that are refused, because the locks came by RESTORE, are tried again soon. There are so many of them that one
+/// is always due.
+#[test]
+fn refused_renewals_do_not_keep_ends_of_leases_waiting() {
+    /// The time that a piece of work takes, in microseconds.
+    const WORK_US: u64 = 4;
+    const LEASE_MS: u64 = 60_000;
+    let mut key = Key::new();
+    for n in 0..10_000 {
+        let mut suspect = lock_for(LEASE_MS);
+        suspect.mark_suspect();
+        add_kept(&mut key, format!("kept{n}").as_bytes(), suspect, LEASE_MS);
+    }
+    key.now = LEASE_MS / 3 + 1;
+    key.acquire("dead", 1_000, 0).unwrap();
+    let waiter = key.acquire("waits", 1_000, 50_000).unwrap().unwrap();
+    let end_us = (key.now + 1_000) * 1_000;
+    let mut now_us = key.now * 1_000;
+    let is_served = |key: &mut Key| key.node.waiting.take_answers(usize::MAX).iter().any(|(id, _)| id.0 == waiter);
+    while !is_served(&mut key) {
+        key.now = now_us / 1_000;
+        if let Some(work) = key.node.take_due(at(key.now).boot, true) {
+            let _ = key.perform_for(work.key().name, &work.request());
+        }
+        now_us += WORK_US;
+        assert!(now_us < end_us + 200_000, "the waiter is not served");
+    }
+}
