@@ -163,8 +163,9 @@ impl WriteGuard {
     /// ```
     ///
     /// # Errors
-    /// `Lost`: the lock is no longer held, or no majority answered before its validity ended. `BadArgument`: the lock
-    /// has other guards ([`Guard::reenter`]), which rely on it as a writer. This guard is then released.
+    /// `Lost`: the lock is no longer held, or no majority answered before its validity ended. `NoQuorum`: too many nodes
+    /// refuse for good (the user may not send LOCK.CONVERT). `BadArgument`: the lock has other guards
+    /// ([`Guard::reenter`]), which rely on it as a writer. This guard is then released.
     pub async fn downgrade(self) -> Result<ReadGuard, Error> {
         self.0.share().await?;
         Ok(ReadGuard(self.0))

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use palisade_quorum::{Ask, BootTime, Refusal, Wanted, limits::HOLDS_MAX, request::NoteSequence};
+use tokio::time::timeout;
 
 use super::earlier::Earlier;
 use super::finding;
@@ -270,7 +271,10 @@ impl Change<'_> {
                 let shares = holding.guard.lease().command(Ask::Share);
                 holding.guard.send_to_majority(shares, "have it as a reader's").await?;
             }
-            Wanted::Exclusive => holding.guard.share().await?,
+            // Other requests of this owner wait meanwhile. The nodes are asked again all the same.
+            Wanted::Exclusive => timeout(self.checked.given.most(), holding.guard.share()).await.map_err(|_| {
+                Error::new(ErrorKind::NoQuorum, "too few nodes have made its owner a reader so far: ask again")
+            })??,
         }
         Ok(Some(holding.give_token()))
     }

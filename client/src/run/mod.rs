@@ -15,6 +15,8 @@ pub mod orders;
 pub mod proclaiming;
 pub mod refusal;
 pub mod renewer;
+pub mod shared;
+pub mod sharing;
 pub mod thread;
 pub mod waiting;
 pub mod watch;

@@ -15,7 +15,8 @@ use crate::run::attempt::Taken;
 use crate::run::checked::Checked;
 use crate::run::give_back::Heard;
 use crate::run::kept::SessionLife;
-use crate::run::renewer::{self, Auto, Order, Renewer, Shared};
+use crate::run::renewer::{self, Auto, Order, Renewer};
+use crate::run::shared::Shared;
 use crate::values::clock;
 
 /// If a held lock needs an extension or other work within this time, its renewer starts at once.

@@ -2,17 +2,16 @@
 //! [`Keeper`], and informs the guards.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_channel::mpsc;
 use futures_util::StreamExt;
 pub use palisade_quorum::Auto;
 use palisade_quorum::{
-    Answer, Ask, BootTime, Held, Keeper, News, Release, Released as Outcome, Wanted, WhyLost, Work, majority,
+    Answer, Ask, BootTime, Keeper, News, Release, Released as Outcome, Wanted, WhyLost, Work, majority,
 };
-use tokio::sync::{SetOnce, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::instrument::WithSubscriber;
 use tracing::{Dispatch, Instrument, Span, debug, debug_span, dispatcher, warn};
@@ -29,68 +28,16 @@ use crate::run::give_back::{GiveBack, Giving, Heard};
 use crate::run::kept::SessionLife;
 use crate::run::looking::{Looking, Missing};
 use crate::run::proclaiming::{Proclaimed, Proclaiming};
+use crate::run::shared::Shared;
+use crate::run::sharing::Sharing;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
 
 /// The time that the other nodes have to answer after a majority has granted the lock, before the term is proclaimed.
 const STRAGGLERS: Duration = Duration::from_millis(20);
 
-/// The state that guards and their renewer share.
-#[derive(Debug)]
-pub struct Shared {
-    token: AtomicU64,
-    valid_until_us: AtomicU64,
-    /// The number of guards of the lock that have not been released.
-    pub holds: AtomicU32,
-    /// The end of the lock: it is lost, or was released.
-    pub ended: SetOnce<Loss>,
-    /// The nodes' errors in the last round, if it did not extend the lock.
-    not_extended: Mutex<Vec<NodeError>>,
-    /// The lock's session, if it has one, and the lock's key.
-    session: Option<(Arc<SessionLife>, Vec<u8>)>,
-}
-
-impl Shared {
-    pub fn token(&self) -> u64 {
-        self.token.load(Ordering::Acquire)
-    }
-
-    pub fn valid_until(&self) -> BootTime {
-        BootTime::from_us(self.valid_until_us.load(Ordering::Acquire))
-    }
-
-    /// Returns the error of a call whose lock is lost, with what is known of the reason.
-    pub fn lost(&self) -> Error {
-        Error::lost().with_nodes(self.ended.get().map(|loss| loss.nodes().to_vec()).unwrap_or_default())
-    }
-
-    /// Returns the nodes' errors in the last round, if it did not extend the lock.
-    pub fn not_extended(&self) -> Vec<NodeError> {
-        self.not_extended.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set_not_extended(&self, nodes: &[NodeError]) {
-        *self.not_extended.lock().unwrap_or_else(PoisonError::into_inner) = nodes.to_vec();
-    }
-
-    fn show(&self, held: &Held) {
-        self.token.store(held.token().get(), Ordering::Release);
-        self.valid_until_us.store(held.valid_until().as_us(), Ordering::Release);
-    }
-
-    fn end(&self, loss: Loss) {
-        // From here on no guard is valid, however long the leases on the nodes run.
-        self.valid_until_us.store(0, Ordering::Release);
-        if self.ended.set(loss.clone()).is_ok()
-            && let Some((session, key)) = &self.session
-        {
-            session.is_lost(key, &loss);
-        }
-    }
-}
-
 /// Tells a guard the outcome of its order.
-type Done = oneshot::Sender<Result<(), Error>>;
+pub type Done = oneshot::Sender<Result<(), Error>>;
 
 /// An order of a guard to its renewer.
 pub enum Order {
@@ -110,14 +57,8 @@ pub enum Order {
 /// Creates the renewer of an acquired lock, which extends it in the rounds of its session if it has one.
 pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option<Arc<SessionLife>>) -> Renewer {
     let began = session.as_ref().map(|session| session.began());
-    let shared = Arc::new(Shared {
-        token: AtomicU64::new(taken.held.token().get()),
-        valid_until_us: AtomicU64::new(taken.held.valid_until().as_us()),
-        holds: AtomicU32::new(1),
-        ended: SetOnce::new(),
-        not_extended: Mutex::default(),
-        session: session.map(|session| (session, taken.lease.key.to_vec())),
-    });
+    let session = session.map(|session| (session, taken.lease.key.to_vec()));
+    let shared = Arc::new(Shared::new(&taken.held, session));
     let (nodes, lease) = (&taken.nodes, Arc::clone(&taken.lease));
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let mut held = taken.held;
@@ -135,7 +76,7 @@ pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option
         checked,
         shared,
         waiting: vec![],
-        sharing: vec![],
+        sharing: None,
         whys: vec![],
         proclaiming: None,
         looking: None,
@@ -179,11 +120,11 @@ pub struct Renewer {
     shared: Arc<Shared>,
     /// The callers that wait for the outcome of a round of extension.
     waiting: Vec<Done>,
-    /// The callers that wait until a majority has made the owner a reader.
-    sharing: Vec<Done>,
     /// The nodes' last errors, by place. It is empty until there is one, as most locks meet none.
     whys: Vec<Option<Why>>,
-    // The next two are boxed, as they are large, and most locks have none.
+    // The next three are boxed, as they are large, and most locks have none.
+    /// The callers that make the owner a reader.
+    sharing: Option<Box<Sharing>>,
     /// The proclamations, if the lock is a leader's.
     proclaiming: Option<Box<Proclaiming>>,
     /// The checks by which a loss is noticed at once, if the options want them.
@@ -290,7 +231,7 @@ impl Renewer {
     fn share(&mut self, done: Done) -> Work {
         // From now on, nodes that lost the lock are asked to grant it in shared mode.
         self.lease.set_wanted(Wanted::Shared);
-        self.sharing.push(done);
+        self.sharing.get_or_insert_default().wait(done);
         let (now, random) = moment();
         self.keeper.share(now, random)
     }
@@ -304,6 +245,9 @@ impl Renewer {
     fn on_reply(&mut self, reply: Reply) -> Work {
         let Reply { round, call, id, answer, why, .. } = reply;
         // If a node has not answered in this round yet, its answer in the previous round still counts.
+        if let (Some(sharing), Ask::Share) = (&mut self.sharing, call.ask) {
+            sharing.on_answer(&self.nodes, call.node, why.as_ref());
+        }
         self.note_why(call.node, why);
         if let (Some(proclaiming), Ask::Acquire { .. }, Answer::Token(_)) = (&mut self.proclaiming, call.ask, answer) {
             proclaiming.on_grant(call.node);
@@ -337,6 +281,9 @@ impl Renewer {
         self.calls = Calls::new(&self.nodes, &self.lease);
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         debug!(%key, token, nodes, "goes over to another set of nodes");
+        if let Some(sharing) = &mut self.sharing {
+            sharing.moves();
+        }
         if let Some(proclaiming) = &mut self.proclaiming {
             proclaiming.move_to(&self.nodes);
         }
@@ -355,7 +302,7 @@ impl Renewer {
         match (begins, calls.is_empty()) {
             (true, _) => self.calls.wait_for(majority(self.nodes.len())),
             (false, false) => self.calls.wait_for(1),
-            (false, true) if self.sharing.is_empty() && news.contains(&News::Extended) => {
+            (false, true) if self.sharing.is_none() && news.contains(&News::Extended) => {
                 self.calls.wait_for(usize::MAX)
             }
             (false, true) => {}
@@ -391,7 +338,7 @@ impl Renewer {
                 self.shared.set_not_extended(error.nodes());
                 answer(&mut self.waiting, &Err(error));
             }
-            News::Shared => answer(&mut self.sharing, &Ok(())),
+            News::Shared => self.end_sharing(&Ok(())),
             News::Lost { why, gives_back } => {
                 let loss = self.loss(why);
                 warn!(%key, token, nodes, reason = %loss, "the lock is lost");
@@ -402,8 +349,14 @@ impl Renewer {
                 self.shared.end(loss);
                 let lost = Err(self.shared.lost());
                 answer(&mut self.waiting, &lost);
-                answer(&mut self.sharing, &lost);
+                self.end_sharing(&lost);
             }
+        }
+    }
+
+    fn end_sharing(&mut self, outcome: &Result<(), Error>) {
+        if let Some(mut sharing) = self.sharing.take() {
+            sharing.end(outcome);
         }
     }
 
