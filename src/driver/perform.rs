@@ -10,7 +10,7 @@ use super::blocked_clients::{self, Asker};
 use super::questions::Questions;
 use super::{cluster, effects, grant_events, watchers};
 use crate::durability::incarnation;
-use crate::ffi::{Context, LockKey};
+use crate::ffi::{Context, LockKey, free_value};
 use crate::state;
 
 /// The changes that a performed request has made.
@@ -58,6 +58,9 @@ pub fn perform<T>(
             Step::Changed(event, id) => {
                 effects::replicate_change(ctx, key, id, now);
                 event.into_iter().for_each(|event| effects::publish(ctx, event, name));
+                if event == Some(Event::Converted) {
+                    state::with(|node| node.take_converted()).into_iter().for_each(free_value);
+                }
             }
             Step::Left(event) => {
                 effects::replicate_end(ctx, key, run.take_ended(), now);

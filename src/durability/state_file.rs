@@ -14,6 +14,7 @@ use std::io::{self, ErrorKind, Read as _, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use palisade_core::limits::TOKEN_STRIPES;
 use palisade_core::{FileId, NodeState, Unreadable};
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use rustix::io::Errno;
@@ -27,8 +28,8 @@ const BEGINNING: &[u8] = b"palisade-node ";
 /// The bytes with which every file begins that the module writes and replaces as a whole.
 const ANY_BEGINNING: &[u8] = b"palisade-";
 
-/// The most bytes that are read of a file: far more than a state file has.
-const READ_BYTES_MAX: u64 = 65_536;
+/// The most bytes that are read of a file. A state file has fewer, also with a ceiling for each stripe of tokens.
+const READ_BYTES_MAX: u64 = 64 * TOKEN_STRIPES as u64;
 
 /// The most symbolic links that are followed in a row, the same number as in Linux.
 const LINKS_MAX: usize = 40;

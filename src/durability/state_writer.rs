@@ -191,7 +191,8 @@ fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use palisade_core::BootId;
+    use palisade_core::limits::{TOKEN_LIMIT, TOKEN_STRIPES};
+    use palisade_core::{BootId, StripeCeiling};
     use std::fs;
 
     fn state(ceiling: u64) -> Stated {
@@ -221,6 +222,20 @@ mod tests {
         fs::copy(&path, dir.path().join("copy")).unwrap();
         let copy = StateWriter::open(dir.path().join("copy")).unwrap().1.unwrap();
         assert!(copy.state.is_copy(Some(copy.file)));
+    }
+
+    /// Each stripe of tokens may have a ceiling of its own.
+    #[test]
+    fn the_largest_state_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        let (writer, _) = StateWriter::open(path.clone()).unwrap();
+        let mut largest = state(5);
+        let ceilings = (0..TOKEN_STRIPES as u32).map(|stripe| StripeCeiling { stripe, ceiling: TOKEN_LIMIT - 1 });
+        largest.state.stripes = ceilings.collect();
+        writer.close(1, largest);
+        let (_, last) = StateWriter::open(path).unwrap();
+        assert_eq!(last.map(|last| last.state.stripes.len()), Some(TOKEN_STRIPES));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub trait Value: Send + Sized + 'static {
     /// Replaces this value in memory by `next`, a later state of the same key. Returns the old value.
     fn replaced_by(&mut self, next: Self) -> Self;
 
-    /// Returns the number of entries in the value, because one with many entries takes a while to drop.
+    /// Returns the number of places for entries in the value, because one with many takes a while to drop.
     fn entries(&self) -> usize;
 }
 
@@ -31,7 +31,7 @@ impl Value for Lock {
     }
 
     fn entries(&self) -> usize {
-        self.len()
+        self.places()
     }
 }
 

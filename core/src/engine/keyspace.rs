@@ -61,6 +61,12 @@ impl Node {
         self.spare.keep(lock)
     }
 
+    /// Takes the lock of readers from which a writer's was made ([`Event::Converted`](super::step::Event)). It may have many
+    /// ended grants, so to drop it takes long.
+    pub fn take_converted(&mut self) -> Option<Box<Lock>> {
+        self.converted.take()
+    }
+
     /// Removes `due` from the table of deadlines, because its lock is gone.
     pub fn forget_due(&mut self, due: &Due) {
         self.deadlines.forget(due);

@@ -80,8 +80,12 @@ pub(super) struct Entries {
     pub number: u32,
     entries: Slab<Entry>,
     long_names: Slab<Box<[u8]>>,
-    /// The list of entries that were due before the first tick of the ring.
+    /// The list of entries that were due before the first tick of the ring, or came due and have more ends.
     overdue: u32,
+    /// The last entry of that list. An entry that becomes overdue once more, because it has further ends, comes last.
+    last_overdue: u32,
+    /// True if an entry of the ring comes before the next overdue one.
+    is_rings_turn: bool,
     /// The first tick of the ring.
     from: u64,
     near: Ring,
@@ -104,6 +108,8 @@ impl Entries {
             entries: Slab::default(),
             long_names: Slab::default(),
             overdue: NONE,
+            last_overdue: NONE,
+            is_rings_turn: false,
             from: 0,
             near: Ring::default(),
             first_near: u64::MAX,
@@ -156,8 +162,9 @@ impl Entries {
         self.is_now(since);
         self.unlink(place);
         if let Some(entry) = self.entries.get_mut(place) {
+            let has_more_ends = entry.before == CAME_DUE && tick_of(due) <= self.from;
             entry.due = due;
-            self.link(place, due);
+            if has_more_ends { self.link_overdue(place) } else { self.link(place, due) }
         }
     }
 
@@ -211,17 +218,22 @@ impl Entries {
         near.into_iter().chain(far).min()
     }
 
-    /// Removes the entry that has been due longest, or one of the same tick, from its list. The entry keeps its place
-    /// until it is removed, or moved to another time. `None` if none is due. Also `None` if many must first move from
+    /// Removes the entry that has been due longest, or one of the same tick, from its list. If entries are overdue, every
+    /// other one is taken from the ring, so that many ends of one lock do not keep others waiting. The entry keeps its
+    /// place until it is removed, or moved to another time. `None` if none is due. Also `None` if many must first move from
     /// the overflow lists to the ring: then [`Entries::next`] is still in the past.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Name)> {
         self.is_now(now);
         self.bring_near();
-        let place = match self.overdue {
-            _ if self.from > tick_of(now) => return None,
-            NONE if self.first_near < tick_of(now) => self.near.get(self.first_near),
-            NONE => return None,
-            overdue => overdue,
+        if self.from > tick_of(now) {
+            return None;
+        }
+        let near = (self.first_near < tick_of(now)).then(|| self.near.get(self.first_near));
+        self.is_rings_turn = !self.is_rings_turn;
+        let place = match (self.overdue, near) {
+            (NONE, near) => near?,
+            (_, Some(near)) if self.is_rings_turn => near,
+            (overdue, _) => overdue,
         };
         self.unlink(place);
         let entry = self.entries.get_mut(place)?;
@@ -292,12 +304,29 @@ impl Entries {
     #[inline]
     fn link_near(&mut self, place: u32, tick: u64) {
         if tick < self.from {
-            let first = std::mem::replace(&mut self.overdue, place);
-            self.link_first(place, FIRST_OVERDUE, first);
+            self.link_overdue(place);
         } else {
             let first = self.near.set(tick, place);
             self.first_near = self.first_near.min(tick);
             self.link_first(place, FIRST, first);
+        }
+    }
+
+    #[inline(never)]
+    fn link_overdue(&mut self, place: u32) {
+        let last = std::mem::replace(&mut self.last_overdue, place);
+        let before = match self.entries.get_mut(last) {
+            Some(entry) => {
+                entry.after = place;
+                last
+            }
+            None => {
+                self.overdue = place;
+                FIRST_OVERDUE
+            }
+        };
+        if let Some(entry) = self.entries.get_mut(place) {
+            (entry.before, entry.after) = (before, NONE);
         }
     }
 
@@ -317,6 +346,9 @@ impl Entries {
     #[inline]
     fn unlink(&mut self, place: u32) {
         let Some(&Entry { due, before, after, .. }) = self.entries.get(place) else { return };
+        if place == self.last_overdue {
+            self.last_overdue = if before == FIRST_OVERDUE { NONE } else { before };
+        }
         match before {
             CAME_DUE => return,
             FIRST => self.set_first_near(tick_of(due), after),

@@ -317,6 +317,10 @@ impl Holders {
             .map(|holder| (holder.mode, &holder.grant))
     }
 
+    pub(super) fn places(&self) -> usize {
+        self.pieces.len() * PIECE
+    }
+
     /// Estimates the memory of grants, tables and trees, in bytes. Slightly more than half of a tree's nodes is in use
     /// if leases end in the order in which they began.
     pub(super) fn heap_bytes(&self) -> usize {

@@ -230,6 +230,14 @@ impl Lock {
         }
     }
 
+    /// Returns the number of places for grants that the lock has memory for. To drop it takes the longer, the more it has.
+    pub fn places(&self) -> usize {
+        match self {
+            Self::Exclusive(_) => 1,
+            Self::Joint(holders) => holders.places(),
+        }
+    }
+
     /// Returns the heap memory that a lock takes beside the value itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
@@ -288,13 +296,14 @@ impl Lock {
     }
 
     /// Converts the lock to `mode`. The grant with this id is the only one that holds. `past` has the tokens that the
-    /// key had before.
-    pub(crate) fn convert(&mut self, id: GrantId, mode: Mode, past: Past) {
+    /// key had before. Returns the lock as it was: to drop one with many ended grants takes long.
+    pub(crate) fn convert(&mut self, id: GrantId, mode: Mode, past: Past) -> Lock {
         let entry = self.entry();
         let mut grant = self.grant(id).clone();
         grant.entry = DeadlineEntry::default();
-        *self = Self::of(mode, grant, past);
+        let before = std::mem::replace(self, Self::of(mode, grant, past));
         self.set_entry(entry);
+        before
     }
 }
 

@@ -29,7 +29,7 @@ impl Spare {
     /// has further memory on the heap; then the caller drops it.
     #[inline(always)]
     pub fn keep(&mut self, lock: Box<Lock>) -> Option<Box<Lock>> {
-        if self.0.len() == KEPT || lock.heap_bytes() > 0 {
+        if self.0.len() == KEPT || matches!(*lock, Lock::Joint(_)) || lock.heap_bytes() > 0 {
             return Some(lock);
         }
         self.0.push(lock);

@@ -19,6 +19,7 @@ use crate::guard::slots::Slots;
 use crate::guard::{Guard, SavedGuard, guard_ms};
 use crate::history::History;
 use crate::keepalive::KeepAlives;
+use crate::lock::Lock;
 use crate::lock::deadlines::Deadlines;
 use crate::lock::grant::Grant;
 use crate::lock::phase::Past;
@@ -102,6 +103,8 @@ pub struct Node {
     pub(crate) keepalives: KeepAlives,
     /// Grants that an operator's BREAK is ending, a slice at a time.
     pub(crate) breaking: VecDeque<Breaking>,
+    /// The lock of readers that was last converted to an exclusive one, until the driver takes it.
+    pub(crate) converted: Option<Box<Lock>>,
     /// The set of nodes that the node belongs to.
     pub(crate) membership: Membership,
     /// Which part of the node's state is on the disk, and what must be there before a promise.
@@ -151,6 +154,7 @@ impl Node {
             max_load: Load::DEFAULT_MAX,
             keepalives: KeepAlives::default(),
             breaking: VecDeque::new(),
+            converted: None,
             membership: Membership::default(),
             ledger: Ledger::without_file(),
             skew_ms: MAX_CLOCK_SKEW_DEFAULT_MS,

@@ -146,6 +146,9 @@ impl Watching {
                     let room = count - told.len();
                     are_all &= alike.len() <= room;
                     told.extend(alike.iter().take(room));
+                    if !are_all {
+                        break;
+                    }
                 }
             }
         }

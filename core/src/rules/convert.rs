@@ -43,7 +43,7 @@ pub fn convert(
             let token = node.tokens.issue(key.name, None, now, node.skew_ms)?;
             // Grants of others whose leases are over, but which were not removed yet, end here.
             node.counters.expiries += lock.len() as u64 - 1;
-            lock.convert(own, Mode::Exclusive, Past::default());
+            node.converted = Some(Box::new(lock.convert(own, Mode::Exclusive, Past::default())));
             lock.set_token(GrantId::default(), token);
             node.waiting.withdraw_turn(key, ask.owner);
             token

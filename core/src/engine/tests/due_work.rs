@@ -5,7 +5,8 @@ use super::super::{Reply, Request, Work};
 use crate::fixture::*;
 use crate::keepalive::{ClientId, KeepAlive};
 use crate::lock::Lock;
-use crate::request::Note;
+use crate::request::{Acquire, Note};
+use crate::rules::acquire::{Acquired, acquire};
 use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::mode::Wanted;
 
@@ -82,4 +83,32 @@ fn refused_renewals_do_not_keep_ends_of_leases_waiting() {
         now_us += WORK_US;
         assert!(now_us < end_us + 200_000, "the waiter is not served");
     }
+}
+
+/// Many leases of one lock end, while one grant stays. The lease of another lock ends a little later.
+#[test]
+fn many_ends_of_one_lock_do_not_keep_another_waiting() {
+    let mut key = Key::new();
+    key.acquire("x", 103, 0).unwrap();
+    let waiter = key.acquire("y", 1_000, 50_000).unwrap().unwrap();
+    let (name, mut big) = (key_of(b"big"), None);
+    for n in 0..100 * ENDED_A_STEP_MAX {
+        let (reader, lease_ms) = (n.to_string(), if n == 0 { 60_000 } else { 100 });
+        let ask = Acquire { wanted: Wanted::Shared, ttl: ttl(lease_ms), ..asks(&reader) };
+        if let Acquired::Granted(lock) = acquire(name, big.as_mut(), &ask, &mut key.node, at(0)).unwrap() {
+            big = Some(*lock);
+        }
+    }
+    key.node.schedule_expiry(name, big.as_mut());
+    key.others.insert(b"big".to_vec(), big.unwrap());
+    key.now = 110;
+    for _ in 0..4 {
+        let work = key.node.take_due(at(key.now).boot, true).unwrap();
+        key.perform_for(work.key().name, &work.request()).unwrap();
+    }
+    assert!(key.node.waiting.take_answers(usize::MAX).iter().any(|(id, _)| id.0 == waiter), "it is served");
+    while let Some(work) = key.node.take_due(at(key.now).boot, true) {
+        key.perform_for(work.key().name, &work.request()).unwrap();
+    }
+    assert_eq!(key.others[&b"big"[..]].len(), 1);
 }

@@ -241,7 +241,9 @@ impl Both {
                 let Some(lock) = locks.get_mut(&place) else { return Ok(()) };
                 match lock {
                     Lock::Joint(holders) if what == 4 => drop(holders.put(Mode::Shared, grant("you"))),
-                    Lock::Exclusive(_) if what == 4 => lock.convert(GrantId::default(), Mode::Shared, Past::default()),
+                    Lock::Exclusive(_) if what == 4 => {
+                        lock.convert(GrantId::default(), Mode::Shared, Past::default());
+                    }
                     _ => drop(lock.prolong(lock.first_id(), self.now, ttl(ms))),
                 }
                 if what == 5 && lock.len() == 1 && flag {
