@@ -18,6 +18,7 @@ const SWALLOW_ANSWERS: u8 = 3;
 const HOLD_ANSWERS: u8 = 4;
 const CUT_LOOK: u8 = 5;
 const ANSWER_EVERY_OTHER: u8 = 6;
+const LOSE_LISTENER: u8 = 7;
 
 /// Starts a proxy in front of each of `nodes`, and a client that is connected through them.
 pub async fn proxied(nodes: &Nodes) -> (Vec<Proxy>, Client) {
@@ -127,6 +128,16 @@ impl Proxy {
         self.mode.store(CUT_LOOK, Ordering::Relaxed);
     }
 
+    /// The connection of the next LOCK.HEAR is half open from then on, until the proxy ends.
+    pub fn lose_listener(&self) {
+        self.mode.store(LOSE_LISTENER, Ordering::Relaxed);
+    }
+
+    /// Returns whether that has happened.
+    pub fn has_lost_listener(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) == PASS
+    }
+
     /// Passes everything again.
     pub fn pass(&self) {
         self.mode.store(PASS, Ordering::Relaxed);
@@ -146,11 +157,17 @@ async fn carry(client: TcpStream, server: UnixStream, mode: Arc<AtomicU8>, delay
     let (mut from_server, mut to_server) = server.into_split();
     let there = async {
         let mut buffer = vec![0; 1 << 16];
+        let mut is_lost = false;
         while let Ok(count @ 1..) = from_client.read(&mut buffer).await {
             tokio::time::sleep(Duration::from_micros(delay_us.load(Ordering::Relaxed))).await;
             match mode.load(Ordering::Relaxed) {
                 CUT => return,
                 SWALLOW => {}
+                LOSE_LISTENER if buffer[..count].windows(9).any(|word| word == b"LOCK.HEAR") => {
+                    mode.store(PASS, Ordering::Relaxed);
+                    is_lost = true;
+                }
+                _ if is_lost => {}
                 CUT_LOOK if buffer[..count].windows(9).any(|word| word == b"LOCK.INFO") => {
                     mode.store(PASS, Ordering::Relaxed);
                     return;

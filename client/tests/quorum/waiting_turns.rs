@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use palisade_client::{Client, ErrorKind, Options};
 
-use crate::fixture::{Nodes, ms, until};
+use crate::fixture::{Nodes, locking, ms, until};
 use crate::harness::{Frozen, Setup, int, null};
-use crate::proxy::before_each;
+use crate::proxy::{Proxy, before_each, proxied};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_is_served_in_order() {
@@ -46,6 +46,26 @@ async fn who_waits_is_served_in_order() {
             task.await.unwrap();
         }
     }
+}
+
+/// The connection over which a process hears of its waits breaks right after it was opened, and nobody is told. One
+/// request waits for long; the others of the process get another connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_that_is_never_answered_keeps_no_other_request_waiting() {
+    let nodes = Nodes::start(3);
+    let (proxies, locks) = proxied(&nodes).await;
+    let holder = nodes.client().await;
+    let guards = [holder.lock("one").await.unwrap(), holder.lock("other").await.unwrap()];
+    proxies.iter().for_each(Proxy::lose_listener);
+    let first = locking(&locks, &Options::new().wait(ms(600_000)), "one");
+    until("it begins to listen", async || proxies.iter().all(Proxy::has_lost_listener)).await;
+    let second = locking(&locks, &Options::new().wait(ms(600_000)), "other");
+    until("both wait", async || nodes.0.iter().filter(|server| server.info("waiters") == 2).count() > 1).await;
+    for guard in guards {
+        guard.release().await;
+    }
+    first.await.unwrap().release().await;
+    second.await.unwrap().release().await;
 }
 
 /// Two requests of one process came before one of another, and are served before it. The second waited behind the first

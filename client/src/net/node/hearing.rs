@@ -98,10 +98,11 @@ impl Node {
         };
         // If the listener has ended without the client's knowledge, a new one is tried once.
         for _ in 0..2 {
-            let listener = match self.listener(number).await {
-                Ok(Some(listener)) => listener,
-                Ok(None) => return self.ask_waiting(command, patience, Some(lease), false).await,
-                Err(failure) => return (None, Err(failure)),
+            let listener = match timeout_at(due, self.listener(number)).await {
+                Ok(Ok(Some(listener))) => listener,
+                Ok(Ok(None)) => return self.ask_waiting(command, patience, Some(lease), false).await,
+                Ok(Err(failure)) => return (None, Err(failure)),
+                Err(_) => return (None, Err(Why::Silent)),
             };
             let (id, reply) = self.ask_heard(&listener, command, lease, due).await;
             match reply {
@@ -201,8 +202,9 @@ impl Node {
         let mut link = self.connect_to_wait().await?;
         let name: [u8; NAME_BYTES] = rand::random();
         // Once this is answered, the node knows the listener's name.
-        let first = link.connection.send_packed_command(&wire::hear(&name, 0)).await;
-        Why::or_value(first)?;
+        let hear = wire::hear(&name, 0);
+        let first = timeout(CONNECT_TIMEOUT, link.connection.send_packed_command(&hear)).await;
+        Why::or_value(first.map_err(|_| Why::late())?)?;
         debug!(node = self.name(), "listens");
         let listener = Arc::new(Listener::new(name));
         tokio::spawn(listen(Arc::clone(&listener), link, self.state.subscribe()));
