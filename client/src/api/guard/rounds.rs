@@ -27,19 +27,21 @@ impl Guard {
     /// `NoQuorum`, `Lost`; `Expired`: the nodes extended it too late.
     pub(crate) async fn extend_until(&self, ttl_ms: u32, came: BootTime) -> Result<(), Error> {
         let until = came.plus_us((u64::from(ttl_ms) * 1_000).saturating_sub(margin_us(ttl_ms)));
+        let mut failed = None;
         for n in 0..EXTENDED_TIMES {
             match self.extend_to(ttl_ms).await {
-                Ok(()) => {}
+                Ok(()) if self.valid_until() >= until => return Ok(()),
+                Ok(()) => failed = None,
                 // Nodes whose token is being raised, perhaps by another process, take part only in the next round.
                 Err(error) if error.kind() == ErrorKind::NoQuorum && !self.too_many_away(&error) => {
                     sleep(AGAIN * 2_u32.pow(n)).await;
-                    continue;
+                    failed = Some(error);
                 }
                 Err(error) => return Err(error),
             }
-            if self.valid_until() >= until {
-                return Ok(());
-            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         if clock::boot_now() >= until {
             return Err(Error::new(

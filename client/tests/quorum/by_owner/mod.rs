@@ -6,12 +6,12 @@ mod waiting;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-use palisade_client::by_owner::{ByOwner, Granted, Keeper, NAME_BYTES_MAX, Take, Wanted};
+use palisade_client::by_owner::{ByOwner, Granted, Keeper, NAME_BYTES_MAX, Reach, Take, Wanted};
 use palisade_client::{Client, Error, ErrorKind, Options};
 
 use crate::fixture::{Nodes, connected, ms, until};
 use crate::harness::{int, null};
-use crate::proxy::before_each;
+use crate::proxy::{before_each, proxied};
 
 pub const TTL: Duration = Duration::from_secs(30);
 
@@ -238,6 +238,25 @@ async fn a_lease_is_as_long_as_it_was_extended() {
 }
 
 /// Two processes write the note of one grant; each continues the other's numbers.
+/// The third node was away when the lock was granted, and does not have it. Then the second node goes. The error names it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_extension_that_fails_names_the_nodes_that_are_away() {
+    let nodes = Nodes::start(3);
+    let (proxies, locks) = proxied(&nodes).await;
+    let by_owner = locks.by_owner();
+    let is_up = |place: usize| matches!(by_owner.standing().nodes[place].1, Reach::Up);
+    proxies[2].cut();
+    until("the third is away", async || !is_up(2)).await;
+    takes(&by_owner, take("me")).await;
+    proxies[2].pass();
+    until("the third is back", async || is_up(2)).await;
+    proxies[1].cut();
+    until("the second is away", async || !is_up(1)).await;
+    let error = by_owner.extend(b"k", b"me", TTL, None).await.unwrap_err();
+    let away: Vec<_> = error.nodes().iter().map(|node| node.node.clone()).collect();
+    assert!(error.kind() == ErrorKind::NoQuorum && away == [proxies[1].name()], "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notes_of_two_processes() {
     let (nodes, locks) = start(3).await;
