@@ -37,7 +37,7 @@ impl Events for NodeEvents {
         propagation::on_possible_receiver();
         LOADING.set(Some(from));
         if from == Source::Master {
-            state::with(|node| node.become_replica());
+            promotion::become_replica();
         }
         start::on_loading(from);
     }

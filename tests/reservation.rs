@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::harness::{Server, Setup, int, null, text, wait_until, waits};
+use crate::harness::{Server, Setup, free_port, int, null, text, wait_until, waits};
 
 /// Arguments that make reservations long enough to inspect.
 const LONG: &[&str] = &["handoff-window", "10000"];
@@ -96,6 +96,18 @@ fn it_writes_nothing() {
     assert_eq!((me.say("DBSIZE"), size(&server)), (int(0), before));
     me.say("CLIENT PAUSE 100000 WRITE");
     assert_eq!(me.say("LOCK.WAIT other me 10"), int(1));
+}
+
+/// A master makes reservations, and becomes a replica before they are used.
+#[test]
+fn they_end_on_a_replica_too() {
+    let server = Setup::new().module_arguments(&["handoff-window", "1000"]).start();
+    let mut me = server.client();
+    let waits = ["LOCK.WAIT a me 0".to_owned(), "LOCK.WAIT b me 0".to_owned()];
+    assert_eq!(me.pipeline(&waits), [int(1), int(1)]);
+    assert!(server.info("waiting_bytes") > 0);
+    me.say(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
+    wait_until("they are over", || server.info("waiting_bytes") == 0);
 }
 
 /// A free lock that is reserved or waited for cannot be acquired by every client; LOCK.INFO shows why to a client that

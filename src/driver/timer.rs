@@ -157,6 +157,7 @@ fn run(ctx: Context<'_>, slice_us: u64) {
     pass::begin();
     // To write now could contradict the master, or fail an assertion in the server. The cron tries again later.
     let may_write = ctx.is_master() && !ctx.is_loading() && !ctx.must_not_write();
+    let is_replica = !ctx.is_master();
     // While data is being loaded it is incomplete, so nothing is concluded from it.
     let may_look = !ctx.is_loading();
     let mut idle = false;
@@ -165,6 +166,7 @@ fn run(ctx: Context<'_>, slice_us: u64) {
             || pass::may_answer() && (blocked_clients::dismiss_next(now) || listeners::time_out(now))
             || state::with(|node| node.remove_one_left(now))
             || may_look && pass::may_answer() && watchers::do_due_work(ctx, now)
+            || is_replica && state::with(|node| node.end_turns_due(now))
             || may_write && (do_one(ctx, now) || gates::forget_one(ctx, now)));
         now = clock::boot_now();
     }

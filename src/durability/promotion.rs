@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use palisade_core::{BootTime, MigrationId, Now, StripeCeiling, stripes_to_text};
 
 use super::incarnation;
-use crate::ffi::Context;
+use crate::ffi::{Context, free};
 use crate::{clock, command_names, config, state};
 
 /// The pause between two messages of a master to its replicas, in milliseconds. A message has the ceiling of tokens and
@@ -93,7 +93,14 @@ pub fn on_role(is_master: bool) {
         incarnation::log_guard(now);
     } else {
         EXPORTS.take();
-        state::with(|node| node.become_replica());
+        become_replica();
     }
     incarnation::save_at_once(now);
+}
+
+/// Makes the node a replica in the rules. What it renewed as a master is freed in the background.
+pub fn become_replica() {
+    let renewed = state::with(|node| node.become_replica());
+    let count = renewed.len();
+    free(renewed, count);
 }

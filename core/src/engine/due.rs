@@ -71,6 +71,18 @@ impl Node {
         self.queues().time_out(now)
     }
 
+    /// Ends the reservations that were not used in time, of the queue whose check has been due longest at `now`. Returns
+    /// false if none is due. A replica calls this: it hands no lock over, but may have made reservations as a master.
+    pub fn end_turns_due(&mut self, now: BootTime) -> bool {
+        let Some((db, name)) = self.waiting.pop_due(now) else { return false };
+        let key = Key { db, name: &name };
+        self.waiting.end_turns_over(key, now);
+        if let Some(end) = self.waiting.reservation(key, now).map(|(_, end)| end) {
+            self.waiting.wake_at(key, end.plus_us(1));
+        }
+        true
+    }
+
     /// Answers the client of `breaking` that all is done: no grant with its token is left.
     pub fn answer_break(&mut self, breaking: &Breaking) {
         self.waiting.answer(breaking.client, Answer::Broken(breaking.token));

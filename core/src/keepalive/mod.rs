@@ -393,7 +393,8 @@ impl KeepAlives {
     }
 
     /// Stops renewing all leases, because the node now follows a master. Waiting requests count until they end.
-    pub(crate) fn clear(&mut self) {
-        *self = Self { waiting: self.waiting, ..Self::default() };
+    pub(crate) fn clear(&mut self) -> Self {
+        let waiting = self.waiting;
+        std::mem::replace(self, Self { waiting, ..Self::default() })
     }
 }

@@ -8,6 +8,7 @@ use crate::durability::ledger::{Beginning, Ledger};
 use crate::durability::node_state::NodeState;
 use crate::durability::start::{GuardPolicy, Start};
 use crate::guard::guard_ms;
+use crate::keepalive::KeepAlives;
 use crate::members::Membership;
 use crate::node::Node;
 use crate::queue::waiting::Answer;
@@ -136,14 +137,15 @@ impl Node {
     }
 
     /// Notes that the node follows a master now, or another one. A BREAK in progress is refused: the client can ask the
-    /// master for the rest.
-    pub fn become_replica(&mut self) {
+    /// master for the rest. Returns the leases that the node renewed, because to drop many takes long.
+    pub fn become_replica(&mut self) -> KeepAlives {
         // From now on the master renews the leases of its own clients; this node renews none.
-        self.keepalives.clear();
+        let renewed = self.keepalives.clear();
         for breaking in std::mem::take(&mut self.breaking) {
             self.waiting.answer(breaking.client, Answer::Refused(Refusal::MasterOnly));
         }
         self.ledger.become_replica();
+        renewed
     }
 
     /// Makes a replica a master. The former master issued tokens up to the ceiling that this node learned of, and may

@@ -343,7 +343,7 @@ impl Waiting {
     }
 
     /// Ends the reservations of the lock of `key` that were not used in time.
-    pub(super) fn end_turns_over(&mut self, key: Key<'_>, now: BootTime) {
+    pub(crate) fn end_turns_over(&mut self, key: Key<'_>, now: BootTime) {
         if self.queue(key).is_none_or(|queue| queue.kept.is_empty()) {
             return;
         }
