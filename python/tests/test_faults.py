@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conftest import Bench
-from palisade_client import LockLost, Released, ServerError, Unavailable
+from palisade_client import Closed, LockLost, NotAcquired, Released, ServerError, Unavailable
 from servers import Node, free_ports
 from waiting import eventually, passed, soon
 from way import FaultyWay
@@ -116,6 +116,41 @@ async def test_a_request_that_arrives_after_it_was_given_up_leaves_nothing(
     way.let_go()
     await soon(closing)
     await on_node.outside.free(key)
+
+
+async def test_a_request_without_an_answer_is_given_back_though_a_later_one_is_refused(on_node: Bench, way: FaultyWay, key: str) -> None:
+    first = await on_node.locks().lock(key)
+    way.hold(b"LOCK.ACQUIRE")
+    taking = asyncio.ensure_future(on_node.locks(way.url, ttl=60, answer_within=0.5).lock(key, wait=1))
+    await eventually("the request is on its way", lambda: way.held == 1)
+    way.hold(b"LOCK.RELEASE")
+    with pytest.raises(NotAcquired):
+        await soon(taking)
+    await eventually("the release is on its way", lambda: way.held > 1)
+    await first.release()
+    way.let_first_go()
+    await eventually("the request is granted late", lambda: on_node.outside.users(key) == (1, 0))
+    way.let_go()
+    await on_node.outside.free(key)
+
+
+async def test_a_connection_on_which_a_wait_was_given_up_is_closed(
+    on_node: Bench, way: FaultyWay, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # After the longest wait of one request, another follows.
+    monkeypatch.setattr("palisade_client._acquiring.DAY", 0.1)
+    locks = on_node.locks(way.url, answer_within=0.3)
+    first = await on_node.locks().lock(key)
+    way.hold(b"WAIT")
+    waits = asyncio.ensure_future(locks.lock(key))
+    await eventually("another request waits", lambda: way.held > 1)
+    await eventually("the connection of the first is closed", lambda: way.closed > 0 or waits.done())
+    assert not waits.done()
+    closing = asyncio.ensure_future(locks.close())
+    with pytest.raises(Closed):
+        await soon(waits)
+    await soon(closing)
+    assert await first.release()
 
 
 async def test_a_server_that_is_not_there_is_told_of_at_once(face: str, on_node: Bench) -> None:

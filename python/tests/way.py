@@ -25,6 +25,8 @@ class FaultyWay:
         self.answers.set()
         # Number of lost answers.
         self.lost = 0
+        # Number of connections that clients have closed.
+        self.closed = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def hold(self, word: bytes) -> None:
@@ -35,6 +37,11 @@ class FaultyWay:
     def held(self) -> int:
         """Number of requests held up."""
         return len(self._held)
+
+    def let_first_go(self) -> None:
+        """Forwards the first request that was held up; later ones stay."""
+        with self._lock:
+            self._held.pop(0)()
 
     def let_go(self) -> None:
         """Forwards what was held up to the server."""
@@ -98,6 +105,7 @@ class _Pair:
             self._is_lost |= is_lost
             if not self._is_held:
                 self._send(data)
+        self._way.closed += 1
         # What is held up reaches the server even if the client has gone.
         if not self._is_held:
             _end(self._server)

@@ -76,7 +76,7 @@ class _Attempt:
         self._wanted = wanted
         # The request whose answer has not arrived, or was not understood.
         self._under_way: UnderWay | None = None
-        # True if a request had no answer: the server may still grant it, even if it refused a later one.
+        # True if a request has or had no answer: the server may still grant it, even if it refused a later one.
         self._is_unsure = False
         # The obstacle when the server was last asked.
         self._trouble: PalisadeError | None = None
@@ -135,10 +135,14 @@ class _Attempt:
     async def _wait(self, by: float) -> Grant:
         """Waits in the queue, on a connection of its own."""
         trouble_since: float | None = None
+        connection: Connection | None = None
         while True:
             if now() >= by:
                 raise self._trouble or await self._not_acquired("timed-out")
-            connection: Connection | None = None
+            if connection is not None:
+                # The last request was given up: it leaves the queue before another one waits.
+                self._connections.destroy(connection)
+                connection = None
             asked = inf
             try:
                 connection = await self._connections.for_wait()
@@ -154,8 +158,9 @@ class _Attempt:
                 if grant is not None:
                     return grant
             except PalisadeError as error:
-                if connection is not None and (self._under_way is None or self._under_way.answer.done()):
+                if connection is not None and not self._awaits_answer_on(connection):
                     self._connections.idle(connection)
+                    connection = None
                 pause = passes_in(error)
                 if pause is None:
                     if self._ends_wait(error):
@@ -167,6 +172,10 @@ class _Attempt:
                     pause = _LOOK_AGAIN
                 self._trouble = error
                 await self._connections.pause(min(pause, by - now()))
+
+    def _awaits_answer_on(self, connection: Connection) -> bool:
+        sent = self._under_way
+        return sent is not None and sent.connection is connection and not sent.answer.done()
 
     async def _stand_in_queue(self, connection: Connection, by: float) -> Grant | None:
         left = min(max(0.0, by - now()), DAY)
@@ -192,9 +201,10 @@ class _Attempt:
         sent = now()
         answer = await connection.post(words)
         self._under_way = UnderWay(connection, answer)
-        self._is_unsure = was_unsure
         if not await self._connections.unless_closing(answer, within):
+            # After its error the attempt stays unsure, also once a later request has replaced the one under way.
             await connection.give_up(answer, within)
+        self._is_unsure = was_unsure
         try:
             granted = to_granted(reply_of(answer))
         except PalisadeError as error:
