@@ -141,6 +141,11 @@ final class Held {
         return mode;
     }
 
+    /** Makes gates let it pass as a reader only. */
+    synchronized void becomeReader() {
+        mode = List.of("SHARED");
+    }
+
     /** Notes another mode of the same lock. */
     synchronized void converted(List<String> other, long newToken) {
         mode = other;

@@ -169,7 +169,8 @@ public final class LockHandle implements AutoCloseable {
     }
 
     /**
-     * Makes an exclusive lock a read lock: waiting readers get in, and the token stays. The holder must not write from now on.
+     * Makes an exclusive lock a read lock: waiting readers get in, and the token stays. It is a reader's from the call on, also if
+     * the server does not answer: the holder must not write any more.
      */
     public void downgrade() {
         Waits.join(converting("SHARED", () -> {
@@ -198,6 +199,10 @@ public final class LockHandle implements AutoCloseable {
         }
         return unlessReleased(() -> {
             held.check();
+            if (mode.equals("SHARED")) {
+                // The server may let readers in although its answer is lost.
+                held.becomeReader();
+            }
             return asking(List.of("LOCK.CONVERT", key(), owner(), mode)).thenCompose(reply -> {
                 if (reply == null) {
                     return onNull.get();

@@ -6,11 +6,15 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisURI;
 import io.lettuce.core.api.StatefulRedisConnection;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -116,6 +120,28 @@ class GateTest {
     }
 
     @Test
+    void aWriterWhoseDowngradeIsNotAnsweredPassesAsAReader() throws Exception {
+        try (Palisade own = Palisade.over(new Unanswering("LOCK.CONVERT", node)).build(); LockHandle lock = own.lock(key, MINUTE)) {
+            assertEquals("OK", lock.fenced(data, gate).sync().set(record, "written"));
+            assertThrows(UnavailableException.class, lock::downgrade);
+            try (LockHandle reader = locks.readLock(key)) {
+                assertEquals("written", reader.fenced(data, gate).sync().get(record));
+            }
+            assertEquals("written", lock.fenced(data, gate).sync().get(record));
+        }
+    }
+
+    @Test
+    void aWriterWhoseDowngradeIsRefusedPassesAsAReader() throws Exception {
+        node.say("ACL", "SETUSER", "writing", "on", ">secret", "+@all", "-lock.convert", "~*", "&*");
+        try (Palisade own = Palisade.open(node.url().replace("://", "://writing:secret@")); LockHandle lock = own.lock(key, MINUTE)) {
+            assertThrows(MisconfiguredException.class, lock::downgrade);
+            assertNull(lock.fenced(data, gate).sync().get(record));
+            assertEquals(lock.token(), node.info(key + ":gate", "shared"));
+        }
+    }
+
+    @Test
     void keepBoundsTheLifeOfAGate() throws Exception {
         try (LockHandle lock = locks.lock(key)) {
             lock.fenced(data, gate.keep(Duration.ofSeconds(90))).sync().set(record, "open");
@@ -144,6 +170,38 @@ class GateTest {
         }
         client.shutdown();
         assertEquals("paid", data.sync().get("invoice:43"));
+    }
+
+    /** Loses the answers to one command. */
+    private record Unanswering(String command, Transport below) implements Transport {
+
+        Unanswering(String command, Node node) {
+            this(command, new LettuceTransport(RedisURI.create(node.url()), null, ClientOptions.create(), Server.PATIENCE));
+        }
+
+        @Override
+        public String address() {
+            return below.address();
+        }
+
+        @Override
+        public CompletableFuture<Object> send(List<String> words, Duration limit) {
+            CompletableFuture<Object> answer = below.send(words, limit);
+            return words.get(0).equals(command) ? answer.thenApply(reply -> {
+                throw new UnavailableException("the answer was lost", false, null);
+            }) : answer;
+        }
+
+        @Override
+        public CompletableFuture<Connection> connect() {
+            return below.connect();
+        }
+
+        @Override
+        public void close() {
+            below.close();
+        }
+
     }
 
 }
