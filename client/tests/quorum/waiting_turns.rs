@@ -48,8 +48,8 @@ async fn who_waits_is_served_in_order() {
     }
 }
 
-/// The connection over which a process hears of its waits breaks right after it was opened, and nobody is told. One
-/// request waits for long; the others of the process get another connection.
+/// The connection over which a process hears of its waits becomes half open right after it was made. One request waits for
+/// long; the others of the process get another connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_that_is_never_answered_keeps_no_other_request_waiting() {
     let nodes = Nodes::start(3);

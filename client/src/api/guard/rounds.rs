@@ -1,4 +1,4 @@
-//! What a guard sends to all nodes, in several rounds if need be.
+//! Extensions and changes that a guard sends to all nodes, in several rounds if need be.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -231,6 +231,8 @@ impl Cluster {
         }
         self.common.admission.has_masters(map.masters.len());
         let before = all.len();
+        let leaving = all.iter().filter(|(place, _)| !places.contains_key(place));
+        let owed: Vec<_> = leaving.flat_map(|(_, master)| master.node.take_debts()).collect();
         all.retain(|place, _| places.contains_key(place));
         if all.len() != before
             || !matches!(&*self.known.borrow(), MapStatus::Map(old) if old.masters.len() == map.masters.len())
@@ -244,6 +246,13 @@ impl Cluster {
         }
         drop(all);
         self.known.send_replace(MapStatus::Map(Arc::new(map)));
+        // The replica that took over has the locks that are to be released. If nobody serves a slot, its locks end with
+        // their leases.
+        for debt in owed {
+            if let Some(master) = self.known_master(&debt.lease.key) {
+                master.owe(&debt);
+            }
+        }
         self.common.answers_again.notify_waiters();
     }
 
@@ -280,4 +289,40 @@ impl Cluster {
 /// Returns the number of a slot, for people.
 fn number_of(slot: Slot) -> u16 {
     (0..SLOTS).find(|&number| Slot::new(number) == Some(slot)).unwrap_or(SLOTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use palisade_quorum::{BootTime, Wanted};
+    use redis::Value;
+
+    use super::map::View;
+    use crate::Client;
+    use crate::net::debt::Debt;
+    use crate::net::endpoint::Endpoint;
+    use crate::net::lease::Lease;
+
+    /// Returns the view of a cluster whose only master has this port.
+    fn view(port: i64) -> View {
+        let info = Value::BulkString(b"cluster_state:ok\r\ncluster_current_epoch:1\r\n".to_vec());
+        let server = Value::Array(vec![Value::BulkString(b"127.0.0.1".to_vec()), Value::Int(port)]);
+        let slots = Value::Array(vec![Value::Array(vec![Value::Int(0), Value::Int(16_383), server])]);
+        View::read(&info, &slots, "127.0.0.1").unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_release_that_is_owed_to_a_dead_master_goes_to_the_one_that_took_over() {
+        let client = Client::builder().cluster(["redis://127.0.0.1:1"]).build().unwrap();
+        let nodes = client.nodes();
+        let Endpoint::Cluster(cluster) = &nodes.list[0] else { panic!("a cluster") };
+        cluster.install(&view(1));
+        let lease = Arc::new(Lease::new((*b"k").into(), (None, 0), b"", Wanted::Exclusive, 1));
+        nodes.owe(0, &Debt::new(&lease, lease.release(1), BootTime::MAX));
+        for port in [1, 2, 3] {
+            cluster.install(&view(port));
+            assert_eq!(nodes.unpaid().0, 1);
+        }
+    }
 }

@@ -56,7 +56,7 @@ fn a_long_break_does_not_keep_renewals_and_ends_of_leases_waiting() {
     assert!(done.iter().filter(|work| **work == "break").count() > 30 && key.lock.is_none(), "{done:?}");
 }
 
-/// Renewals that are refused, because the locks came by RESTORE, are tried again soon. There are so many of them that one
+/// Renewals that are refused, because the locks came by RESTORE, are tried again soon. There are thousands of them, so one
 /// is always due.
 #[test]
 fn refused_renewals_do_not_keep_ends_of_leases_waiting() {
