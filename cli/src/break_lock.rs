@@ -46,7 +46,8 @@ pub async fn break_lock(
     let nothing = match token {
         None => {
             ended.end(nodes, key, vec![vec![None]; nodes.len()]).await;
-            NOBODY.to_owned()
+            let are_silent = ended.said.iter().any(|node| node.said.is_err());
+            if are_silent { "no node that answered has it" } else { NOBODY }.to_owned()
         }
         Some(token) => end_with(nodes, key, token, (view, replies), &mut ended).await?,
     };

@@ -89,8 +89,12 @@
 //! Limits:
 //!
 //! - A process that is suspended, or a machine that gives this thread no time for longer than a lease, loses its locks.
+//!   After a machine has slept, [`Guard::is_valid`] is right at once. [`Guard::lost`] may return late: by a third of the
+//!   ttl, or by the whole ttl if the lock is not extended in the background.
 //! - A task that computes without an await does not notice the loss of its lock by itself: check [`Guard::is_valid`].
-//! - If all threads of a runtime are busy, a caller learns late that it has got a lock. The lock is held and extended meanwhile.
+//! - If all threads of a runtime are busy, a caller learns late that it has got a lock. If the caller had to wait before,
+//!   the lock is held and extended meanwhile. Otherwise it may end, and other tasks of the program that want it wait until
+//!   the future is polled or dropped.
 //!
 //! # What no lock with a lease can guarantee
 //!

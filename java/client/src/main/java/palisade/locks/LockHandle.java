@@ -336,6 +336,7 @@ public final class LockHandle implements AutoCloseable {
      * That program takes over by {@link Palisade#adopt(HandOver)}, before the lease ends. Re-entered handles end too.
      *
      * @return what the other program needs
+     * @throws IllegalStateException if it is a reader's lock, or a permit
      */
     public HandOver handOver() {
         return Waits.join(handingOver());
@@ -352,6 +353,9 @@ public final class LockHandle implements AutoCloseable {
     }
 
     private CompletableFuture<HandOver> handingOver() {
+        if (!held.mode().isEmpty()) {
+            throw new IllegalStateException("only an exclusive lock can be handed over");
+        }
         return Waits.named(key(), extending(Duration.ofNanos(held.acquisition.ttl())).thenApply(done -> {
             abandon();
             return new HandOver(key(), owner(), token());

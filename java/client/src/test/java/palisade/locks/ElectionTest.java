@@ -104,6 +104,9 @@ class ElectionTest {
             LockHandle lock = enqueuer.lock(name, LockOptions.defaults().ttl(Duration.ofSeconds(2)));
             HandOver handed = lock.handOver();
             assertThrows(ReleasedException.class, lock::extend);
+            try (LockHandle reader = worker.readLock(name + ":read")) {
+                assertThrows(IllegalStateException.class, reader::handOver);
+            }
             // The end of the one who enqueues leaves the lock to the worker, which extends it.
             enqueuer.close();
             LockHandle adopted = worker.adopt(handed, LockOptions.defaults().ttl(Duration.ofMillis(600)));
