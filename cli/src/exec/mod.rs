@@ -115,6 +115,13 @@ impl<'a> Job<'a> {
     }
 }
 
+/// Returns the end of the lock's validity, in time since boot. The clock is read first, since a pause between the two
+/// readings must not make the end later.
+fn end_of(guard: &Guard) -> Duration {
+    let now = clock::since_boot();
+    now + guard.valid_for()
+}
+
 /// A running command.
 struct Running<'a> {
     nodes: &'a Nodes,
@@ -146,8 +153,7 @@ impl<'a> Running<'a> {
     ) -> Result<Self, Failure> {
         let terminal = Terminal::open();
         let mut watchdog = Watchdog::start(nodes, guard)?;
-        let valid_for = guard.valid_for();
-        let valid_until = clock::since_boot() + valid_for;
+        let valid_until = end_of(guard);
         let environment = [
             ("PALISADE_KEY", OsStr::from_bytes(guard.key()).to_owned()),
             ("PALISADE_TOKEN", guard.token().to_string().into()),
@@ -162,7 +168,9 @@ impl<'a> Running<'a> {
                 return Err(failure);
             }
         };
-        watchdog.watch(group.leader, valid_for);
+        // The lock may have been extended while the process was made.
+        let valid_until = end_of(guard);
+        watchdog.watch(group.leader, valid_until);
         let mut running = Self {
             nodes,
             job,
@@ -178,8 +186,20 @@ impl<'a> Running<'a> {
             own_stop: false,
         };
         running.terminal.offer(running.group.leader);
-        running.group.go();
+        running.begin().await;
         Ok(running)
+    }
+
+    /// Lets the command begin, unless the lock has ended meanwhile: making the process may have taken long.
+    async fn begin(&mut self) {
+        match self.over().await {
+            None => self.group.go(),
+            Some(why) => {
+                // SIGTERM would need SIGCONT, with which the process becomes the command if it ignores SIGTERM.
+                self.group.signal(Signal::SIGKILL);
+                self.lost = Some(why);
+            }
+        }
     }
 
     /// Waits until no process of the command is left. Returns how the command ended.
@@ -209,8 +229,7 @@ impl<'a> Running<'a> {
                 signal = signals.next() => self.on_signal(signal),
             }
         }
-        // With so little validity left, the watchdog may have ended the command.
-        let is_over = self.guard.is_lost() || lease::until_kill(self.remaining()).is_zero();
+        let over = self.over().await;
         self.watchdog.end();
         let end = self.group.ended().unwrap_or(End::OK);
         let was_lent = self.terminal.is_lent();
@@ -220,15 +239,21 @@ impl<'a> Running<'a> {
             // started.
             let _ = killpg(getpgrp(), signal);
         }
-        let mut lost = self.lost;
-        if is_over && lost.is_none() {
-            let loss = if self.guard.is_lost() { self.guard.lost().await } else { Loss::Asleep };
-            lost = Some(losing::reason(self.nodes, &loss, self.job.max_hold));
-        }
-        match lost {
+        match self.lost.or(over) {
             Some(why) => Err(losing::failure(self.guard.key(), &why)),
             None => Ok(end),
         }
+    }
+
+    /// Returns why the lock is lost; `None` if it is not.
+    async fn over(&self) -> Option<String> {
+        let loss = match self.guard.is_lost() {
+            true => self.guard.lost().await,
+            // With so little validity left, the watchdog may have ended the command.
+            false if lease::until_kill(self.remaining()).is_zero() => Loss::Asleep,
+            false => return None,
+        };
+        Some(losing::reason(self.nodes, &loss, self.job.max_hold))
     }
 
     /// Returns the remaining validity of the lock, as it was last reported to the watchdog.
@@ -236,10 +261,11 @@ impl<'a> Running<'a> {
         self.valid_until.saturating_sub(clock::since_boot())
     }
 
-    /// Reports the lock's remaining validity to the watchdog.
-    fn report_to_watchdog(&mut self, valid_for: Duration) {
-        self.valid_until = self.valid_until.max(clock::since_boot() + valid_for);
-        self.watchdog.valid_for(valid_for);
+    /// Reports the end of the lock's validity to the watchdog.
+    fn report_to_watchdog(&mut self) {
+        let end = end_of(self.guard);
+        self.valid_until = self.valid_until.max(end);
+        self.watchdog.valid_until(end);
     }
 
     /// Ends the command if the lease was not extended in time. Otherwise informs the watchdog how long the lock is
@@ -255,7 +281,7 @@ impl<'a> Running<'a> {
             let too_few = || Loss::TooFewNodes(self.guard.not_extended());
             self.lose(&if is_held_long { Loss::MaxHold } else { too_few() });
         } else {
-            self.report_to_watchdog(valid_for);
+            self.report_to_watchdog();
         }
     }
 
@@ -303,7 +329,7 @@ impl<'a> Running<'a> {
         // The job is stopped as a whole. The lease is not extended meanwhile; when it ends, the watchdog ends the
         // command.
         self.terminal.take_back(false);
-        self.report_to_watchdog(self.guard.valid_for());
+        self.report_to_watchdog();
         self.own_stop = true;
         if !stop_job() {
             self.own_stop = false;

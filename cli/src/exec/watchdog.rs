@@ -81,15 +81,15 @@ impl Watchdog {
         Ok(Self { process, pipe })
     }
 
-    /// Watches this process group from now on; the lock is valid for `time`.
-    pub fn watch(&mut self, group: Pid, time: Duration) {
-        self.valid_for(time);
+    /// Watches this process group from now on; the lock is valid until `end`, in time since boot.
+    pub fn watch(&mut self, group: Pid, end: Duration) {
+        self.valid_until(end);
         self.send(&format!("group {group}"));
     }
 
-    /// Sets the validity of the lock to `time` from now.
-    pub fn valid_for(&mut self, time: Duration) {
-        self.send(&format!("until {}", (clock::since_boot() + time).as_micros()));
+    /// Sets the end of the lock's validity, in time since boot.
+    pub fn valid_until(&mut self, end: Duration) {
+        self.send(&format!("until {}", end.as_micros()));
     }
 
     /// Ends the watch: no process of the command is left.

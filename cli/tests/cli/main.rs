@@ -33,6 +33,7 @@ mod races;
 mod remembering;
 mod roles;
 mod signals;
+mod starting;
 mod statuses;
 mod terminal;
 mod terraform;
