@@ -170,7 +170,8 @@ fn lease_left_ms(granted: Duration, ttl: Duration) -> u64 {
 
 /// Returns the failure when another owner has the lock. Asks the nodes for the holder, at most until `over`.
 async fn refused(nodes: &Nodes, acquire: &Acquire, over: Option<Instant>) -> Failure {
-    let look = LockView::ask(nodes, acquire.asked.key.as_bytes());
+    let nodes = nodes.of_client();
+    let look = LockView::ask(&nodes, acquire.asked.key.as_bytes());
     let looked = match over {
         Some(over) => timeout_at(over, look).await.ok(),
         None => Some(look.await),

@@ -17,7 +17,7 @@ pub fn reason(nodes: &Nodes, loss: &Loss, max_hold: Duration) -> String {
         loss => loss.summary().to_owned(),
     };
     let said = loss.nodes().iter().map(|error| (&*error.node, with_remedy(&error.why.clone().of_node())));
-    match line(said, nodes.len()) {
+    match line(said, nodes.of_client().len()) {
         said if said.is_empty() => summary,
         said => format!("{summary}: {said}"),
     }

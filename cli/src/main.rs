@@ -94,6 +94,8 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
     let Arguments { shared, command } = arguments;
     let json = shared.json;
     let nodes = || Nodes::at(&shared.reaching);
+    // Who asks about locks may have a list that is older than the present set of nodes.
+    let present = async || Ok::<_, Failure>(nodes()?.present().await);
     match command {
         Command::Exec(exec) => locking(nodes()?, async |nodes| exec::run(nodes, &exec).await).await,
         Command::Lock(lock) => {
@@ -116,14 +118,16 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Elect(elect) => locking(nodes()?, async |nodes| elect::run(nodes, &elect).await).await,
         Command::Leader { name, follow } => elect::leader(&nodes()?, &name, follow, json).await,
         Command::Watch { keys } => watch::run(&nodes()?, &keys, json).await,
-        Command::Info { key } => look::info(&nodes()?, key.as_bytes(), json).await,
-        Command::Why { key } => why::run(&nodes()?, key.as_bytes(), json).await,
+        Command::Info { key } => look::info(&present().await?, key.as_bytes(), json).await,
+        Command::Why { key } => why::run(&present().await?, key.as_bytes(), json).await,
         Command::History { key, limit } => {
-            history::run(&nodes()?, key.as_ref().map(|key| key.as_bytes()), limit.into(), json).await
+            history::run(&present().await?, key.as_ref().map(|key| key.as_bytes()), limit.into(), json).await
         }
-        Command::Deadlocks => deadlocks::run(&nodes()?, json).await,
-        Command::Ls { pattern, limit } => look::list(&nodes()?, pattern.as_bytes(), limit, json).await,
-        Command::Break { key, token, yes } => break_lock::break_lock(&nodes()?, key.as_bytes(), token, yes, json).await,
+        Command::Deadlocks => deadlocks::run(&present().await?, json).await,
+        Command::Ls { pattern, limit } => look::list(&present().await?, pattern.as_bytes(), limit, json).await,
+        Command::Break { key, token, yes } => {
+            break_lock::break_lock(&present().await?, key.as_bytes(), token, yes, json).await
+        }
         Command::Gate(gate) => gate::run(&nodes()?, &gate, json).await,
         Command::Nodes => node_view::list(&nodes()?, json).await,
         Command::Members(arguments) => {

@@ -1,5 +1,7 @@
 //! The nodes one by one, for questions about single nodes: their identity, their locks, their guard.
 //!
+//! The list is that of `--nodes`, or for questions about locks the present set of nodes ([`Nodes::present`]).
+//!
 //! A node of the list is a server, the master that Sentinels name, or a cluster. A command about one lock goes to one
 //! server of each node: the master of its slot. A command about all locks, or about servers, goes to all masters, and
 //! each answer names its server.
@@ -9,24 +11,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use palisade_client::direct::{Place, Server, ServerLink};
+use palisade_client::direct::{Place, Server, ServerLink, members, places};
 use palisade_client::{Client, Error, ErrorKind, Options, Why};
-use palisade_quorum::{NodeId, first_as};
+use palisade_quorum::{Member, Members, NodeId, first_as};
 use redis::{Cmd, Value};
 use tokio::time::{Instant, timeout_at};
 
 use crate::exit::{Failure, NO_QUORUM, USAGE};
+use crate::members::survey::Survey;
 use crate::node_failure::{grouped, line, with_remedy};
 use crate::reaching::Reaching;
 
 /// The least time that is left for sending releases to the nodes.
 const SENT: Duration = Duration::from_millis(20);
 
+/// The reason why a server at a member's address is not asked: its answers would count for the member.
+const ANOTHER_SERVER: &str =
+    "another server is there than the member of the set: it was replaced, or lost its state file (palisade members)";
+
 /// A node of the list.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The position in the list, from 1.
+    /// The position in `--nodes`, from 1. Members of the set that are not in `--nodes` have the numbers after those.
     pub number: usize,
+    /// The id that the server must have, because the set has it; `None` if it may have any.
+    id: Option<NodeId>,
     /// The address or addresses, without passwords.
     pub name: String,
     pub place: Arc<Place>,
@@ -87,10 +96,42 @@ impl Nodes {
         let access = Arc::new(access);
         let open = |(n, address): (usize, &String)| {
             let place = Place::parse(n + 1, address, &access)?;
-            Ok::<_, Failure>(Node { number: n + 1, name: place.name(), place: Arc::new(place) })
+            Ok::<_, Failure>(Node::new(n + 1, None, place))
         };
         let list = addresses.iter().enumerate().map(open).collect::<Result<_, _>>()?;
         Ok(Self { list, client, reaching: reaching.clone() })
+    }
+
+    /// Asks these nodes, which are those of `--nodes`, for the newest set of nodes, and returns its members. Clients
+    /// take locks on these, however old their lists are. If no node tells a set, returns these nodes.
+    pub async fn present(&self) -> Self {
+        if self.has_many_servers() {
+            return self.clone();
+        }
+        let survey = Survey::of(self).await;
+        self.of_set(&survey.latest, |member| survey.number_of(member))
+    }
+
+    /// Returns the nodes that the client works with, as far as it has heard of a newer set. Nobody is asked.
+    pub fn of_client(&self) -> Self {
+        self.of_set(&members(&self.client), |_| None)
+    }
+
+    /// Returns the members of a set; these nodes if there is no set. `number` is a member's number in `--nodes`.
+    fn of_set(&self, set: &Members, number: impl Fn(&Member) -> Option<usize>) -> Self {
+        if set.version == 0 {
+            return self.clone();
+        }
+        let mut used = BTreeSet::new();
+        let node = |(member, place): (&Member, Place)| {
+            // Two members may have one address, if the set has a server and the one that took its place.
+            let free = (self.len() + 1..).find(|number| !used.contains(number));
+            let number = number(member).filter(|number| !used.contains(number)).or(free).unwrap_or_default();
+            used.insert(number);
+            Node::new(number, member.id.map(NodeId), place)
+        };
+        let list = set.list.iter().zip(places(&self.client, set)).map(node).collect();
+        Self { list, client: self.client.clone(), reaching: self.reaching.clone() }
     }
 
     /// Returns the client that takes locks on the nodes.
@@ -126,7 +167,7 @@ impl Nodes {
 
     /// Returns true if a node has more than one server, or may change its server.
     pub fn has_many_servers(&self) -> bool {
-        self.list.iter().any(|node| !matches!(*node.place, Place::Server(_)))
+        self.list.iter().any(|node| matches!(*node.place, Place::Cluster(_) | Place::Sentinel(_)))
     }
 
     /// Returns true if a node is a cluster.
@@ -145,10 +186,15 @@ impl Nodes {
     }
 
     /// Connects to these servers. Leaves out servers that an earlier node of the list has too, so that each counts
-    /// once.
-    async fn connect(servers: Vec<ServerAnswer<Server>>) -> Vec<ServerAnswer<ServerLink>> {
-        let open = servers.into_iter().map(|said| said.and_then(async |server: Server| server.connect().await));
-        let open = join_all(open).await;
+    /// once, and servers that are not the members at their addresses.
+    async fn connect(&self, servers: Vec<ServerAnswer<Server>>) -> Vec<ServerAnswer<ServerLink>> {
+        let connect = async |server: Server| {
+            let link = server.connect().await?;
+            let expected = self.list.iter().find(|node| node.number == server.number).and_then(|node| node.id);
+            let is_it = expected.is_none() || link.id() == expected;
+            if is_it { Ok(link) } else { Err(Why::Unfit(ANOTHER_SERVER.to_owned())) }
+        };
+        let open = join_all(servers.into_iter().map(|said| said.and_then(connect))).await;
         let id = |said: &ServerAnswer<ServerLink>| said.said.as_ref().ok().and_then(ServerLink::id);
         let ids: Vec<Option<NodeId>> = open.iter().map(id).collect();
         let names: Vec<(usize, String)> = open.iter().map(|said| (said.number, said.server.clone())).collect();
@@ -164,7 +210,7 @@ impl Nodes {
 
     /// Calls `ask` with a connection to each server, and returns the results.
     pub async fn of_each<T>(&self, ask: impl AsyncFn(ServerLink) -> Result<T, Why>) -> Vec<ServerAnswer<T>> {
-        let open = Self::connect(self.servers().await).await;
+        let open = self.connect(self.servers().await).await;
         join_all(open.into_iter().map(|said| said.and_then(&ask))).await
     }
 
@@ -184,7 +230,7 @@ impl Nodes {
     /// sent at once, because a holder that loses its lock on one node releases it immediately on the others.
     pub async fn ask_each_about(&self, key: &[u8], commands: Vec<Vec<Cmd>>) -> Vec<ServerAnswer<Vec<Reply>>> {
         let master = async |node: &Node| node.answer(node.place.master_of(node.number, key).await);
-        let open = Self::connect(join_all(self.list.iter().map(master)).await).await;
+        let open = self.connect(join_all(self.list.iter().map(master)).await).await;
         let asked = open.into_iter().zip(&commands).map(async |(said, commands)| {
             let ServerAnswer { number, server, said } = said;
             let mut link = match said {
@@ -240,7 +286,7 @@ impl Nodes {
     /// Those of [`Nodes::need_majority`].
     pub fn need_whole_majority<T>(&self, said: &[ServerAnswer<T>]) -> Result<(), Failure> {
         let silent = |number: usize| said.iter().any(|said| said.number == number && said.said.is_err());
-        let whole = (1..=self.len()).filter(|number| !silent(*number)).collect();
+        let whole = self.list.iter().map(|node| node.number).filter(|number| !silent(*number)).collect();
         self.need(&whole, said)
     }
 
@@ -257,16 +303,17 @@ impl Nodes {
 
     /// Returns the failure of a command whose client did not get the lock.
     pub fn failed(&self, error: Error) -> Failure {
+        let nodes = self.of_client();
         let failures = error.nodes().iter().enumerate();
         let failures = failures.map(|(n, error)| (n, error.node.as_str(), error.why.clone().of_node()));
         match error.kind() {
             _ if error.nodes().is_empty() => Failure::from(error),
             ErrorKind::NoQuorum | ErrorKind::BadArgument => {
-                let failure = self.failure(error.summary(), failures);
+                let failure = nodes.failure(error.summary(), failures);
                 Failure { code: if error.is_lasting() { USAGE } else { failure.code }, ..failure }
             }
             _ => {
-                let whys = line(failures.map(|(_, node, failure)| (node, with_remedy(&failure))), self.len());
+                let whys = line(failures.map(|(_, node, failure)| (node, with_remedy(&failure))), nodes.len());
                 let code = Failure::from(error.clone()).code;
                 Failure::new(code, format!("{}: {whys}", error.summary()))
             }
@@ -303,6 +350,10 @@ impl Nodes {
 }
 
 impl Node {
+    fn new(number: usize, id: Option<NodeId>, place: Place) -> Self {
+        Self { number, id, name: place.name(), place: Arc::new(place) }
+    }
+
     /// Returns an answer of this node, with the node's name.
     fn answer<T>(&self, said: Result<T, Why>) -> ServerAnswer<T> {
         ServerAnswer { number: self.number, server: self.name.clone(), said }

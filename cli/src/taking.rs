@@ -217,7 +217,7 @@ async fn now(nodes: &Nodes, client: &Client, asked: &TakeArgs, options: &Options
             Err(error) if error.kind() == ErrorKind::Contended && Instant::now() < until => error,
             result => return result,
         };
-        if LockView::ask(nodes, key).await.0.is_some_and(|view| view.first.is_held) {
+        if LockView::ask(&nodes.of_client(), key).await.0.is_some_and(|view| view.first.is_held) {
             return Err(error);
         }
         let pause = rand::rng().random_range(PAUSE_MS);
@@ -234,7 +234,8 @@ async fn progress(nodes: &Nodes, key: &[u8], began: Instant) {
     look.tick().await;
     let _cleared = Cleared;
     loop {
-        let (view, _) = LockView::ask(nodes, key).await;
+        let nodes = nodes.of_client();
+        let (view, _) = LockView::ask(&nodes, key).await;
         let state = view.map_or("free, or not to be had now".to_owned(), |view| {
             let others = view.waiters.saturating_sub(1);
             let others = if others > 0 { format!(", {others} more waiting") } else { String::new() };

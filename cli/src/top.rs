@@ -43,14 +43,14 @@ const CONTENDED: usize = 5;
 ///
 /// Too few nodes can be asked for the first page.
 pub async fn run(nodes: &Nodes, top: &Top, as_json: bool) -> Result<End, Failure> {
-    let mut view = View { nodes, pattern: top.filter.as_bytes(), sort: top.sort, before: None };
+    let mut view = View { given: nodes, pattern: top.filter.as_bytes(), sort: top.sort, before: None };
     if top.once || as_json || !stdout().is_terminal() {
         if let Some(apart) = top.interval {
             view.read(SHOWN).await?;
             sleep(apart).await;
         }
         let shown = view.read(SHOWN).await?;
-        print(as_json, &shown, || shown.text(nodes))?;
+        print(as_json, &shown, || shown.text())?;
         return Ok(End::OK);
     }
     let failed = |why| Failure::of("the terminal cannot be used", why);
@@ -70,7 +70,7 @@ pub async fn run(nodes: &Nodes, top: &Top, as_json: bool) -> Result<End, Failure
         }
         let lines = size().map_or(24, |(_, lines)| usize::from(lines));
         let shown = view.read(lines).await;
-        let page = shown.map_or_else(|failure| failure.text + "\n", |shown| shown.text(nodes));
+        let page = shown.map_or_else(|failure| failure.text + "\n", |shown| shown.text());
         draw(&page).map_err(failed)?;
     }
 }
@@ -82,7 +82,8 @@ fn is_end(code: KeyCode, modifiers: KeyModifiers) -> bool {
 
 /// The data of the present page, and the counters at the previous one.
 struct View<'a> {
-    nodes: &'a Nodes,
+    /// The nodes of `--nodes`. Each page asks them anew for the present set.
+    given: &'a Nodes,
     pattern: &'a [u8],
     sort: Sort,
     before: Option<Sample>,
@@ -111,6 +112,9 @@ struct Shown {
     is_whole: bool,
     #[serde(skip)]
     sort: Sort,
+    /// The nodes that were asked.
+    #[serde(skip)]
+    asked: Nodes,
 }
 
 /// Events per second on a node; `None` if unknown, as after a restart.
@@ -128,24 +132,25 @@ struct Rates {
 impl View<'_> {
     /// Asks all nodes. Returns their data and rates, and the first `most` locks in the requested order.
     async fn read(&mut self, most: usize) -> Result<Shown, Failure> {
-        let now = Sample { at: Instant::now(), nodes: NodeView::all(self.nodes).await };
+        let asked = self.given.present().await;
+        let now = Sample { at: Instant::now(), nodes: NodeView::all(&asked).await };
         let Listed { views: mut found, more, is_whole } =
-            locks(self.nodes, self.pattern, LOOKED_AT, Some(LOOKED_AT)).await?;
+            locks(&asked, self.pattern, LOOKED_AT, Some(LOOKED_AT)).await?;
         sort(&mut found, self.sort);
         let seen = found.len();
         found.truncate(most);
         let rates = self.before.as_ref().map_or(vec![], |before| rates(before, &now));
         let nodes = now.nodes.clone();
         self.before = Some(now);
-        let contended = Contention::ask(self.nodes, CONTENDED).await;
+        let contended = Contention::ask(&asked, CONTENDED).await;
         let (has_more, is_whole) = (more > 0, is_whole.is_ok());
-        Ok(Shown { nodes, rates, contended, locks: found, seen, has_more, is_whole, sort: self.sort })
+        Ok(Shown { nodes, rates, contended, locks: found, seen, has_more, is_whole, sort: self.sort, asked })
     }
 }
 
 impl Shown {
     /// Returns the page as text for people.
-    fn text(&self, nodes: &Nodes) -> String {
+    fn text(&self) -> String {
         let count = if self.has_more { format!("more than {}", self.seen) } else { self.seen.to_string() };
         let paragraph = |text: String| if text.is_empty() { text } else { text + "\n" };
         let missing = if self.is_whole { "" } else { ", without those of masters that cannot be asked" };
@@ -154,7 +159,7 @@ impl Shown {
             node_view::rows(&self.nodes),
             paragraph(rows(&self.rates)),
             paragraph(self.contended.rows()),
-            look::rows(&self.locks, nodes).trim_end(),
+            look::rows(&self.locks, &self.asked).trim_end(),
             self.sort.word()
         )
     }

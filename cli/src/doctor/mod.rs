@@ -90,7 +90,7 @@ fn standing_by(master: &Patient, server: &Option<Server>) -> Vec<impl Future<Out
 async fn of_places(node: &Node, masters: &[Patient], replicas: &[Patient]) -> Vec<Finding> {
     let of_node = |patient: &&Patient| patient.view.number == node.number;
     match &*node.place {
-        Place::Server(_) => vec![],
+        Place::Server(_) | Place::Nowhere(..) => vec![],
         Place::Cluster(_) => {
             let members: Vec<&Patient> = masters.iter().chain(replicas).filter(of_node).collect();
             let mut findings = announced::check(node, &members).await;

@@ -41,7 +41,7 @@ impl Part {
     /// Returns the kind to which the servers of this node belong.
     pub fn of(node: &Node) -> Self {
         match *node.place {
-            Place::Server(_) => Self::Alone,
+            Place::Server(_) | Place::Nowhere(..) => Self::Alone,
             Place::Cluster(_) => Self::OfCluster,
             Place::Sentinel(_) => Self::OfSentinels,
         }

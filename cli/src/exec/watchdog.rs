@@ -33,8 +33,9 @@ use crate::lock_view::hex;
 use crate::nodes::Nodes;
 use crate::reaching::Reaching;
 
-/// The longest time for the release of the lock, since nodes may be down.
-const GIVING_BACK: Duration = Duration::from_secs(2);
+/// The longest time for the release of the lock, since nodes may be down. It takes two seconds until all nodes of the
+/// set are known, and two until they have answered, if some are silent all the time.
+const GIVING_BACK: Duration = Duration::from_secs(4);
 
 /// The name in the list of processes. This program acts as the watchdog if it was started under this name.
 const NAME: &str = "palisade-watchdog";
@@ -225,7 +226,14 @@ fn give_back() -> Option<()> {
     let nodes = Nodes::at(&Reaching::from_environment()).ok()?;
     let release = cmd("LOCK.RELEASE").arg(&key).arg(owner).arg("LEVEL").arg(1).take();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let given = runtime.block_on(async { tokio::time::timeout(GIVING_BACK, nodes.ask_about(&key, &release)).await });
+    // The nodes of the list are asked at once, since a silent one would delay the release until the set is known.
+    let on_others = async {
+        let mut others = nodes.present().await;
+        others.list.retain(|node| node.number > nodes.len());
+        others.ask_about(&key, &release).await
+    };
+    let released = async { tokio::join!(nodes.ask_about(&key, &release), on_others) };
+    let given = runtime.block_on(async { tokio::time::timeout(GIVING_BACK, released).await });
     // A thread of the runtime may still look up a name, which is not waited for.
     runtime.shutdown_background();
     given.ok().map(drop)

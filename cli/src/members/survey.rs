@@ -92,7 +92,7 @@ impl Survey {
     /// Asks the nodes of the list and the members that they name. If a node of the list is not a single server, the
     /// result is empty.
     pub async fn of(nodes: &Nodes) -> Self {
-        let Surveyed { first, latest, mut known } = survey(nodes.client()).await.unwrap_or_default();
+        let Surveyed { first, latest, mut known } = survey(nodes.client()).await;
         let listed =
             first.into_iter().enumerate().map(|(n, address)| (Some(n + 1), nodes.list[n].name.clone(), address));
         let others = latest.list.iter().map(|Member { address, .. }| (None, name_of(address), address.clone()));
@@ -157,6 +157,14 @@ impl Survey {
         let place = |told: &SurveyedServer| self.told.iter().position(|other| std::ptr::eq(other, told));
         let found = self.told.iter().find(by_id).or_else(|| self.told.iter().find(|told| is_it(told)));
         found.or_else(|| self.told.iter().find(|told| told.address == member.address)).and_then(place)
+    }
+
+    /// Returns the number of this member in the list of nodes. It has none if the list lacks it, or has another server
+    /// at its address.
+    pub fn number_of(&self, member: &Member) -> Option<usize> {
+        let told = &self.told[self.place_of(member)?];
+        let is_another = told.said.as_ref().is_ok_and(|knows| Some(knows.id) != member.id);
+        told.number.filter(|_| !is_another)
     }
 
     fn row_of(&self, member: &Member, told: Option<&SurveyedServer>) -> Row {

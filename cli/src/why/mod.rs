@@ -58,7 +58,7 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
         key: String::from_utf8_lossy(key).into_owned(),
         nodes: replies.iter().map(said).collect(),
         together,
-        log_untold: logs.untold(nodes, |number| replies[number - 1].said.is_ok()),
+        log_untold: logs.untold(nodes, |number| replies.iter().any(|said| said.number == number && said.said.is_ok())),
         log: logs.events,
         now_ms: clock::wall_ms(),
         zone: TimeZone::system(),

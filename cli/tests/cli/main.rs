@@ -25,6 +25,7 @@ mod legacy;
 mod looking;
 mod losing;
 mod modes;
+mod old_list;
 mod outages;
 mod places;
 mod plumbing;

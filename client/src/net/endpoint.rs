@@ -65,6 +65,7 @@ impl Endpoint {
             Place::Sentinel(sentinels) => {
                 Self::One(Arc::new(Node::new(place, Whereabouts::Named(Box::new(sentinels)), common)))
             }
+            Place::Nowhere(name, why) => Self::One(Arc::new(Node::new(place, Whereabouts::Nowhere(name, why), common))),
         })
     }
 

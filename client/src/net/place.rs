@@ -8,6 +8,7 @@ use crate::net::access::{Access, Way};
 use crate::net::address::Address;
 use crate::net::cluster::map::{Shard, View};
 use crate::net::cluster::{cluster_name, view_of};
+use crate::net::node::Whereabouts;
 use crate::net::sentinels::Sentinels;
 use crate::net::server::Server;
 use crate::{Error, Why};
@@ -21,6 +22,18 @@ pub enum Place {
     Cluster(Vec<Way>),
     /// The master that Sentinels name.
     Sentinel(Sentinels),
+    /// No server: the set has a member with this name, which cannot be asked for the given reason.
+    Nowhere(String, String),
+}
+
+impl From<Whereabouts> for Place {
+    fn from(whereabouts: Whereabouts) -> Self {
+        match whereabouts {
+            Whereabouts::At(way) => Self::Server(Arc::unwrap_or_clone(way)),
+            Whereabouts::Named(sentinels) => Self::Sentinel(*sentinels),
+            Whereabouts::Nowhere(name, why) => Self::Nowhere(name, why),
+        }
+    }
 }
 
 impl Place {
@@ -66,6 +79,7 @@ impl Place {
             Self::Server(way) => way.name().to_owned(),
             Self::Cluster(seeds) => cluster_name(seeds),
             Self::Sentinel(sentinels) => sentinels.name().to_owned(),
+            Self::Nowhere(name, _) => name.clone(),
         }
     }
 
@@ -77,6 +91,7 @@ impl Place {
         match self {
             Self::Server(way) => Ok(vec![Server::new(number, way.clone())]),
             Self::Sentinel(sentinels) => Ok(vec![Server::new(number, sentinels.master().await?)]),
+            Self::Nowhere(_, why) => Err(Why::Unfit(why.clone())),
             Self::Cluster(seeds) => Ok(masters(&view_of(seeds).await?, &Server::new(number, seeds[0].clone()))),
         }
     }
@@ -96,6 +111,7 @@ impl Place {
             Self::Server(way) => vec![way],
             Self::Cluster(seeds) => seeds.iter().collect(),
             Self::Sentinel(sentinels) => sentinels.ways().collect(),
+            Self::Nowhere(..) => vec![],
         };
         ways.into_iter().map(|way| Server::new(number, way.clone())).collect()
     }
