@@ -145,13 +145,16 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
                 doctor::RightsSubject { role, user: user.as_deref(), key: key.as_ref().map(|key| key.as_bytes()) };
             doctor::run(&nodes()?, &whose, legacy.as_deref(), json).await
         }
-        Command::Completions { shell } => {
-            let mut text = vec![];
-            clap_complete::generate(shell, &mut Arguments::command(), "palisade", &mut text);
-            show::raw(&String::from_utf8_lossy(&text)).map(|()| End::OK)
-        }
+        Command::Completions { shell } => completions(shell).map(|()| End::OK),
         Command::Man { into } => man(into.as_deref()).map(|()| End::OK),
     }
+}
+
+/// Prints the completions for this shell.
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut text = vec![];
+    clap_complete::generate(shell, &mut Arguments::command(), "palisade", &mut text);
+    show::raw(&String::from_utf8_lossy(&text))
 }
 
 /// Prints the man page of the program, or writes all man pages into this folder.
