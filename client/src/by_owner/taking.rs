@@ -199,14 +199,22 @@ impl OneRequest<'_> {
 
     /// Returns the lock that this owner already holds by this process, if the request is a retry.
     async fn again(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
-        let mut held = slot.held().await;
-        if let Some(holding) = &mut *held {
-            if !self.take.retry {
-                return Err(owned());
-            }
-            return self.extended(holding).await;
+        // Another request about this lock may be under way.
+        let is_held = self.in_time(async { Ok(slot.held().await.is_some()) }).await?;
+        match is_held {
+            true if self.take.retry => self.take_up(slot).await,
+            true => Err(owned()),
+            false => Ok(None),
         }
-        Ok(None)
+    }
+
+    /// Returns the result of `search`. A request with a wait ends it at its limit.
+    async fn in_time<T>(&self, search: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let by = (!self.take.wait.is_zero()).then(|| Instant::now() + self.left() + LAST_TRY);
+        within(by, Box::pin(search)).await.unwrap_or_else(|| {
+            let text = format!("too few of {} nodes told in time how the lock is", self.this.nodes().len());
+            Err(Error::new(ErrorKind::NoQuorum, text))
+        })
     }
 
     /// Searches the nodes for the lock, and continues it. The nodes disagree while another attempt is being released,
@@ -214,16 +222,11 @@ impl OneRequest<'_> {
     /// until its limit, also if too few nodes answer.
     async fn take_up(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let (nodes, wait) = (self.this.nodes(), self.take.wait);
-        let by = (!wait.is_zero()).then(|| Instant::now() + self.left() + LAST_TRY);
         let mut pause = AGAIN;
         loop {
-            let error = match within(by, Box::pin(self.find_held(slot))).await {
-                Some(Err(error)) if error.kind() == ErrorKind::NoQuorum && !error.is_lasting() => error,
-                Some(looked) => return looked,
-                None => {
-                    let text = format!("too few of {} nodes told in time how the lock is", nodes.len());
-                    Error::new(ErrorKind::NoQuorum, text)
-                }
+            let error = match self.in_time(self.find_held(slot)).await {
+                Err(error) if error.kind() == ErrorKind::NoQuorum && !error.is_lasting() => error,
+                looked => return looked,
             };
             let left = self.left();
             if left.is_zero() && !wait.is_zero() {

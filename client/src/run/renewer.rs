@@ -28,16 +28,13 @@ use crate::run::give_back::{GiveBack, Giving, Heard};
 use crate::run::kept::SessionLife;
 use crate::run::looking::{Looking, Missing};
 use crate::run::proclaiming::{Proclaimed, Proclaiming};
-use crate::run::shared::Shared;
+use crate::run::shared::{Done, Shared};
 use crate::run::sharing::Sharing;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
 
 /// The time that the other nodes have to answer after a majority has granted the lock, before the term is proclaimed.
 const STRAGGLERS: Duration = Duration::from_millis(20);
-
-/// Tells a guard the outcome of its order.
-pub type Done = oneshot::Sender<Result<(), Error>>;
 
 /// An order of a guard to its renewer.
 pub enum Order {

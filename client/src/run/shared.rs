@@ -4,10 +4,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use palisade_quorum::{BootTime, Held};
-use tokio::sync::SetOnce;
+use tokio::sync::{SetOnce, oneshot};
 
 use crate::run::kept::SessionLife;
 use crate::{Error, Loss, NodeError};
+
+/// Tells a guard the outcome of its order.
+pub type Done = oneshot::Sender<Result<(), Error>>;
 
 /// The state that guards and their renewer share.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use palisade_quorum::majority;
 
 use crate::net::nodes::Nodes;
-use crate::run::renewer::Done;
+use crate::run::shared::Done;
 use crate::{Error, ErrorKind, Why};
 
 /// The callers of one lock, with the nodes that refuse for good to convert it (LOCK.CONVERT).

@@ -132,9 +132,11 @@ async fn two_requests_of_one_owner_do_not_both_acquire_the_lock() {
         let (one, other) = tokio::join!(locks.take(reads.clone()), locks.take(reads.clone()));
         let refused: Vec<_> = [&one, &other].into_iter().filter_map(|told| told.as_ref().err()).collect();
         assert!(matches!(refused[..], [why] if why.kind() == ErrorKind::Owned), "{one:?} {other:?}");
-        let token = one.or(other).unwrap().map(|granted| granted.token);
-        assert_eq!(locks.take(Take { retry: true, ..reads }).await.unwrap().map(|granted| granted.token), token);
-        assert_eq!(locks.release(b"k", b"me", None, token).await.unwrap(), Some(0));
+        let granted = one.or(other).unwrap().unwrap();
+        // A node that grants late may raise the token.
+        let again = takes(&locks, Take { retry: true, ..reads }).await;
+        assert!(again.token >= granted.token, "{granted:?} {again:?}");
+        assert_eq!(locks.release(b"k", b"me", None, Some(again.token)).await.unwrap(), Some(0));
     }
 }
 

@@ -8,7 +8,7 @@ use palisade_client::by_owner::{Take, Wanted};
 use super::{again, patient, process, start, take, takes, taking};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
-use crate::proxy::before_each;
+use crate::proxy::{Proxy, before_each};
 
 /// The second request waits behind another one of its process, which the nodes have not answered yet. The error says
 /// that the holder is unknown.
@@ -38,6 +38,18 @@ async fn who_waits_in_vain_for_nodes_that_become_slow() {
     until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1) || waits.is_finished()).await;
     proxies.iter().for_each(|proxy| proxy.delay(ms(2_000)));
     let error = waits.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
+}
+
+/// A holder repeats its request while no node answers. The nodes have far more time than the request waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_request_of_a_holder_waits_no_longer_than_it_says() {
+    let nodes = Nodes::start(3);
+    let (proxies, addresses) = before_each(&nodes.0).await;
+    let locks = patient(&addresses).await.by_owner();
+    takes(&locks, take("me")).await;
+    proxies.iter().for_each(Proxy::swallow);
+    let error = locks.take(Take { wait: ms(300), ..again("me") }).await.unwrap_err();
     assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
 }
 
