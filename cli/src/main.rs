@@ -95,7 +95,7 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
     let json = shared.json;
     let nodes = || Nodes::at(&shared.reaching);
     // Who asks about locks may have a list that is older than the present set of nodes.
-    let present = async || Ok::<_, Failure>(nodes()?.present().await);
+    let present = async || Ok::<_, Failure>(members::present::present(&nodes()?).await);
     match command {
         Command::Exec(exec) => locking(nodes()?, async |nodes| exec::run(nodes, &exec).await).await,
         Command::Lock(lock) => {

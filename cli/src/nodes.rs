@@ -1,6 +1,6 @@
 //! The nodes one by one, for questions about single nodes: their identity, their locks, their guard.
 //!
-//! The list is that of `--nodes`, or for questions about locks the present set of nodes ([`Nodes::present`]).
+//! The list is that of `--nodes`, or for questions about locks the present set of nodes (`members/present.rs`).
 //!
 //! A node of the list is a server, the master that Sentinels name, or a cluster. A command about one lock goes to one
 //! server of each node: the master of its slot. A command about all locks, or about servers, goes to all masters, and
@@ -18,7 +18,6 @@ use redis::{Cmd, Value};
 use tokio::time::{Instant, timeout_at};
 
 use crate::exit::{Failure, NO_QUORUM, USAGE};
-use crate::members::survey::Survey;
 use crate::node_failure::{grouped, line, with_remedy};
 use crate::reaching::Reaching;
 
@@ -102,23 +101,13 @@ impl Nodes {
         Ok(Self { list, client, reaching: reaching.clone() })
     }
 
-    /// Asks these nodes, which are those of `--nodes`, for the newest set of nodes, and returns its members. Clients
-    /// take locks on these, however old their lists are. If no node tells a set, returns these nodes.
-    pub async fn present(&self) -> Self {
-        if self.has_many_servers() {
-            return self.clone();
-        }
-        let survey = Survey::of(self).await;
-        self.of_set(&survey.latest, |member| survey.number_of(member))
-    }
-
     /// Returns the nodes that the client works with, as far as it has heard of a newer set. Nobody is asked.
     pub fn of_client(&self) -> Self {
         self.of_set(&members(&self.client), |_| None)
     }
 
     /// Returns the members of a set; these nodes if there is no set. `number` is a member's number in `--nodes`.
-    fn of_set(&self, set: &Members, number: impl Fn(&Member) -> Option<usize>) -> Self {
+    pub fn of_set(&self, set: &Members, number: impl Fn(&Member) -> Option<usize>) -> Self {
         if set.version == 0 {
             return self.clone();
         }

@@ -20,6 +20,7 @@ use crate::contention::Contention;
 use crate::exit::{End, Failure};
 use crate::lock_view::LockView;
 use crate::look::{self, Listed, locks};
+use crate::members::present::present;
 use crate::node_view::{self, NodeView};
 use crate::nodes::Nodes;
 use crate::show::{print, printable, table};
@@ -132,7 +133,7 @@ struct Rates {
 impl View<'_> {
     /// Asks all nodes. Returns their data and rates, and the first `most` locks in the requested order.
     async fn read(&mut self, most: usize) -> Result<Shown, Failure> {
-        let asked = self.given.present().await;
+        let asked = present(self.given).await;
         let now = Sample { at: Instant::now(), nodes: NodeView::all(&asked).await };
         let Listed { views: mut found, more, is_whole } =
             locks(&asked, self.pattern, LOOKED_AT, Some(LOOKED_AT)).await?;

@@ -30,6 +30,7 @@ use super::lease::WATCHDOG_MARGIN;
 use crate::clock;
 use crate::exit::Failure;
 use crate::lock_view::hex;
+use crate::members::present::present;
 use crate::nodes::Nodes;
 use crate::reaching::Reaching;
 
@@ -228,7 +229,7 @@ fn give_back() -> Option<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     // The nodes of the list are asked at once, since a silent one would delay the release until the set is known.
     let on_others = async {
-        let mut others = nodes.present().await;
+        let mut others = present(&nodes).await;
         others.list.retain(|node| node.number > nodes.len());
         others.ask_about(&key, &release).await
     };

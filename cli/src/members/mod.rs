@@ -1,6 +1,7 @@
 //! `palisade members`: the node set of a quorum, as each node knows it, and its changes.
 
 mod changing;
+pub mod present;
 pub mod survey;
 
 use palisade_quorum::{Member, majority};
