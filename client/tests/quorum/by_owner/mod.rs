@@ -287,7 +287,7 @@ pub async fn patient(addresses: &[String]) -> Client {
     patient_for(addresses, ms(60_000)).await
 }
 
-async fn patient_for(addresses: &[String], timeout: Duration) -> Client {
+pub async fn patient_for(addresses: &[String], timeout: Duration) -> Client {
     let defaults = Options::new().node_timeout(timeout);
     let client = Client::builder().nodes(addresses).defaults(defaults).build().unwrap();
     connected(&client).await;

@@ -91,7 +91,9 @@ async fn a_release_waits_for_no_node_that_hangs() {
 /// not say that no grant has this token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_a_silent_node_may_have_is_not_gone() {
-    let (nodes, locks) = start(3).await;
+    let nodes = Nodes::start(3);
+    // The break waits so long for the node that hangs.
+    let locks = patient_for(&nodes.addresses(), ms(5_000)).await.by_owner();
     let granted = nodes.say("LOCK.ACQUIRE k me#0123456789abcdef 60000");
     let token = granted.iter().map(Reply::as_int).max().unwrap() + 10;
     nodes.0[2].client().insist(&format!("LOCK.FENCE k me#0123456789abcdef {token}"));
