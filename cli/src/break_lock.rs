@@ -46,8 +46,7 @@ pub async fn break_lock(
     let nothing = match token {
         None => {
             ended.end(nodes, key, vec![vec![None]; nodes.len()]).await;
-            let are_silent = ended.said.iter().any(|node| node.said.is_err());
-            if are_silent { "no node that answered has it" } else { NOBODY }.to_owned()
+            nobody(&ended.said)
         }
         Some(token) => end_with(nodes, key, token, (view, replies), &mut ended).await?,
     };
@@ -64,8 +63,11 @@ pub async fn break_lock(
     enough.map(|()| End::OK)
 }
 
-/// The words for a lock that no node has.
-const NOBODY: &str = "no node has it";
+/// Returns the words for a lock that no node has, as far as the nodes `said`.
+fn nobody<T>(said: &[ServerAnswer<T>]) -> String {
+    let are_silent = said.iter().any(|node| node.said.is_err());
+    if are_silent { "no node that answered has it" } else { "no node has it" }.to_owned()
+}
 
 /// The nodes' answers to LOCK.BREAK so far.
 #[derive(Default)]
@@ -118,7 +120,7 @@ async fn end_with(
         }
         shown = LockView::ask(nodes, key).await;
     }
-    let Some(view) = shown.0.filter(|_| ended.tokens.is_empty()) else { return Ok(NOBODY.to_owned()) };
+    let Some(view) = shown.0.filter(|_| ended.tokens.is_empty()) else { return Ok(nobody(&shown.1)) };
     let now = match &*view.grants {
         [one] => format!("its holder has token {} now", one.token),
         several => {

@@ -24,7 +24,7 @@ fn slowly(nodes: &Nodes, start: Duration, options: &str, script: &str) -> Comman
 fn the_watchdog_ends_the_command_in_time_however_long_it_took_to_start() {
     let nodes = Nodes::start(1);
     let script = format!("echo $PALISADE_VALID_UNTIL_MS > until; {HEARTBEAT}");
-    let options = "--ttl 4s --max-hold 4s --grace 100ms k";
+    let options = "--ttl 10s --max-hold 10s --grace 100ms k";
     let running = Running::start(slowly(&nodes, Duration::from_secs(2), options, &script));
     nodes.wait_file("pid");
     running.signal(Signal::SIGSTOP);

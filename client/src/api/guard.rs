@@ -217,6 +217,8 @@ impl Guard {
     /// # }
     /// ```
     ///
+    /// If nodes that were added to the set a moment ago do not have the lock yet, this extends the lease once.
+    ///
     /// # Errors
     /// `NoQuorum`: too few nodes recorded the hold. `Lost`: the lock is no longer held.
     pub async fn reenter(&self) -> Result<Guard, Error> {

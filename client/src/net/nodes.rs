@@ -183,8 +183,12 @@ impl Nodes {
         self.home.hurry();
         let all = async {
             self.under_way.none().await;
-            for node in self.masters() {
+            // A master of a cluster that takes over meanwhile owes what the former one owed.
+            let mut asked: Vec<Arc<Node>> = vec![];
+            let is_new = |asked: &[Arc<Node>], node: &Arc<Node>| !asked.iter().any(|known| Arc::ptr_eq(known, node));
+            while let Some(node) = self.masters().into_iter().find(|node| is_new(&asked, node)) {
                 node.is_paid().await;
+                asked.push(node);
             }
         };
         let _ = timeout(SETTLING, all).await;

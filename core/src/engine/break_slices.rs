@@ -68,7 +68,8 @@ impl Run<'_> {
     /// Ends the lock, and with it every BREAK in progress on this lock: their clients are answered.
     pub(super) fn end_broken(&mut self, by: By, token: Token, node: &mut Node) -> Option<Step> {
         let breaks = std::mem::take(&mut node.breaking).into_iter();
-        let (done, others): (Vec<_>, Vec<_>) = breaks.partition(|breaking| breaking.key() == self.key);
+        let (done, others): (Vec<_>, Vec<_>) =
+            breaks.partition(|breaking| breaking.key() == self.key && !breaking.is_cut);
         node.breaking = others.into();
         done.iter().for_each(|breaking| node.answer_break(breaking));
         self.touches_queue |= !done.is_empty();

@@ -107,7 +107,8 @@ impl Node {
 
     /// Removes and returns the work that is due at `now`. Queues come first, since the check of one may grant a lock. If
     /// `may_answer` is false, queues are left for later. A lease that is kept alive is renewed before any lease is found
-    /// to have ended. After that comes what has been due longest, so that no work keeps the other waiting for long.
+    /// to have ended. After that comes what has been due longest, so that no work keeps the other waiting for long. Every
+    /// other time a renewal comes that was refused before.
     pub fn take_due(&mut self, now: BootTime, may_answer: bool) -> Option<Work> {
         let look = if may_answer { self.waiting.pop_due(now) } else { None };
         look.map(|(db, name)| Work::Look(db, name))
@@ -123,6 +124,13 @@ impl Node {
             (self.deadlines.earliest(), |node, now| node.deadlines.pop_due(now).map(Work::Expire)),
         ];
         kinds.sort_by_key(|(due, _)| *due);
+        // While very many leases end, a renewal that was refused for a moment would otherwise come too late.
+        self.is_renewals_turn = !self.is_renewals_turn;
+        if self.is_renewals_turn
+            && let Some(renewal) = self.keepalives.take_again(now)
+        {
+            return Some(Work::Renew(renewal));
+        }
         kinds.into_iter().filter(|(due, _)| due.is_some()).find_map(|(_, take)| take(self, now))
     }
 }

@@ -117,6 +117,8 @@ impl Node {
         // All queues are checked again, because their databases contain other locks now.
         self.waiting.wake_all();
         self.watching.wake_all();
+        let moved = self.breaking.iter_mut().filter(|breaking| [one, other].contains(&breaking.db));
+        moved.for_each(|breaking| breaking.is_cut = true);
         match [one, other].map(|db| (db, self.deadlines.last(db))) {
             [(db, Some(last)), (_, None)] | [(_, None), (db, Some(last))] => Some((db, last)),
             _ => None,

@@ -86,6 +86,8 @@ pub(super) struct Entries {
     last_overdue: u32,
     /// True if an entry of the ring comes before the next overdue one.
     is_rings_turn: bool,
+    /// The tick in which due entries were last looked for.
+    looked: u64,
     /// The first tick of the ring.
     from: u64,
     near: Ring,
@@ -110,6 +112,7 @@ impl Entries {
             overdue: NONE,
             last_overdue: NONE,
             is_rings_turn: false,
+            looked: 0,
             from: 0,
             near: Ring::default(),
             first_near: u64::MAX,
@@ -162,7 +165,7 @@ impl Entries {
         self.is_now(since);
         self.unlink(place);
         if let Some(entry) = self.entries.get_mut(place) {
-            let has_more_ends = entry.before == CAME_DUE && tick_of(due) <= self.from;
+            let has_more_ends = entry.before == CAME_DUE && tick_of(due) < self.looked;
             entry.due = due;
             if has_more_ends { self.link_overdue(place) } else { self.link(place, due) }
         }
@@ -223,6 +226,7 @@ impl Entries {
     /// place until it is removed, or moved to another time. `None` if none is due. Also `None` if many must first move from
     /// the overflow lists to the ring: then [`Entries::next`] is still in the past.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Name)> {
+        self.looked = tick_of(now);
         self.is_now(now);
         self.bring_near();
         if self.from > tick_of(now) {

@@ -103,6 +103,8 @@ pub struct Node {
     pub(crate) keepalives: KeepAlives,
     /// Grants that an operator's BREAK is ending, a slice at a time.
     pub(crate) breaking: VecDeque<Breaking>,
+    /// True if a renewal that was refused before comes next, whatever else is due.
+    pub(crate) is_renewals_turn: bool,
     /// The lock of readers that was last converted to an exclusive one, until the driver takes it.
     pub(crate) converted: Option<Box<Lock>>,
     /// The set of nodes that the node belongs to.
@@ -154,6 +156,7 @@ impl Node {
             max_load: Load::DEFAULT_MAX,
             keepalives: KeepAlives::default(),
             breaking: VecDeque::new(),
+            is_renewals_turn: false,
             converted: None,
             membership: Membership::default(),
             ledger: Ledger::without_file(),

@@ -45,9 +45,10 @@ impl Held {
         calls
     }
 
-    /// Returns whether a node that was added while the lock was held has not granted it yet.
-    pub fn is_unknown_to_added_nodes(&self) -> bool {
-        self.members.iter().any(|member| member.is_added)
+    /// Returns the calls that ask the nodes for the lock that were added while it was held and have not granted it yet.
+    pub fn ask_added_nodes(&self) -> Vec<Call> {
+        let members = self.members.iter().enumerate();
+        members.filter(|(_, member)| member.is_added).map(|(node, _)| Call::now(node, self.heal())).collect()
     }
 }
 

@@ -177,19 +177,13 @@ impl Keeper {
         self.proceed(vec![], now, random)
     }
 
-    /// Makes the owner a reader. [`News::Shared`] follows when a majority has converted the grant. If an added node does
-    /// not have the lock yet, a round begins, because a majority may need that node.
+    /// Makes the owner a reader. [`News::Shared`] follows when a majority has converted the grant. An added node that does
+    /// not have the lock yet is asked to grant it, because a majority may need that node.
     pub fn share(&mut self, now: BootTime, random: u64) -> Work {
         self.is_sharing = true;
-        let calls = self.held.share();
-        if !self.held.is_unknown_to_added_nodes() {
-            return self.proceed(calls, now, random);
-        }
-        let mut work = self.begin_round(self.ttl_ms(), now, random);
-        if !self.is_lost {
-            work.calls.extend(calls);
-        }
-        work
+        let mut calls = self.held.share();
+        calls.extend(self.held.ask_added_nodes());
+        self.proceed(calls, now, random)
     }
 
     /// Moves to another version of the set, with the servers `ids`. A round begins at once if the lock is extended in
@@ -200,6 +194,7 @@ impl Keeper {
         let extends = self.auto.is_some() && !self.is_session_over;
         let mut work = match extends || self.is_awaited {
             true => self.begin_round(self.ttl_ms(), now, random),
+            false if self.is_sharing => self.proceed(self.held.ask_added_nodes(), now, random),
             false => self.proceed(vec![], now, random),
         };
         if !self.is_lost {

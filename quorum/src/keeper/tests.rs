@@ -212,17 +212,26 @@ fn those_who_wait_for_it_to_be_shared_are_told_once() {
     assert_eq!(keeper.share(ms(30), EXACT).news, [News::Shared]);
 }
 
-/// The added node does not have the lock, and perhaps the majority that has to convert it needs that node.
+/// The added node does not have the lock, and perhaps the majority that has to convert it needs that node. The lease is
+/// not extended.
 #[test]
 fn an_added_node_is_asked_for_a_lock_that_becomes_shared() {
-    let mut keeper = keeper(None);
-    keeper.move_to(&[0, 1, 7].map(id), ms(10), EXACT);
-    let work = keeper.share(ms(20), EXACT);
-    assert!(work.begins, "{work:?}");
-    let asks = |node: usize| work.calls.iter().filter(move |call| call.node == node).map(|call| call.ask);
-    assert!(asks(2).any(|ask| matches!(ask, Ask::Acquire { .. })) && asks(0).any(|ask| ask == Ask::Share), "{work:?}");
-    keeper.move_to(&[0, 1].map(id), ms(30), EXACT);
-    assert!(!keeper.share(ms(40), EXACT).begins, "each node has it");
+    for is_added_first in [true, false] {
+        let mut keeper = keeper(None);
+        let mut calls = vec![];
+        let moved = &[0, 1, 7].map(id);
+        if is_added_first {
+            assert!(keeper.move_to(moved, ms(10), EXACT).calls.is_empty(), "nobody counts on it");
+        }
+        let mut work = keeper.share(ms(20), EXACT);
+        if !is_added_first {
+            work = keeper.move_to(moved, ms(30), EXACT);
+        }
+        assert!(!work.begins, "{work:?}");
+        calls.extend(work.calls.iter().map(|call| (call.node, call.ask)));
+        assert!(calls.contains(&(0, Ask::Share)), "{calls:?}");
+        assert!(calls.iter().any(|(node, ask)| *node == 2 && matches!(ask, Ask::Acquire { .. })), "{calls:?}");
+    }
 }
 
 #[test]

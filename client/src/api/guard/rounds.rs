@@ -92,7 +92,9 @@ impl Guard {
         if whys.iter().flatten().filter(|why| **why == Why::NotHeld).count() > nodes.len() - needed {
             return Err(Error::lost());
         }
-        Err(Error::new(ErrorKind::NoQuorum, format!("too few nodes {what}")).with_nodes(nodes.errors(&whys)))
+        let lasting = whys.iter().flatten().filter(|why| why.is_lasting()).count();
+        let error = Error::new(ErrorKind::NoQuorum, format!("too few nodes {what}"));
+        Err(error.with_nodes(nodes.errors(&whys)).lasting(lasting > nodes.len() - needed))
     }
 
     /// Sends `command` to every node, more than once if need be. Returns the nodes with their answers so far, as soon

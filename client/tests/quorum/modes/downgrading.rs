@@ -53,7 +53,8 @@ async fn nodes_that_refuse_for_good_are_named() {
     let writing = locks.rw_lock("k").write().await.unwrap();
     by_owner.take(Take { key: b"k by name".to_vec(), ..take("me") }).await.unwrap().unwrap();
     nodes.0[..2].iter().for_each(|server| refuses_to_convert(server, true));
-    let errors = [writing.downgrade().await.unwrap_err(), by_owner.share(b"k by name", b"me", None).await.unwrap_err()];
+    let share = || by_owner.share(b"k by name", b"me", None);
+    let errors = [writing.downgrade().await.unwrap_err(), share().await.unwrap_err(), share().await.unwrap_err()];
     for error in errors {
         assert!(error.kind() == ErrorKind::NoQuorum && error.is_lasting(), "{error}");
         let refused: Vec<_> = error.nodes().iter().map(|node| format!("unix://{}", node.node)).collect();

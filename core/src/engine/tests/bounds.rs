@@ -337,18 +337,28 @@ fn a_break_whose_lock_goes_away_is_refused() {
     assert!(matches!(told[..], [(_, Answer::Refused(Refusal::BreakCutShort))]), "{told:?}");
 }
 
-/// Between two slices of a BREAK the lock is renamed, and a new one takes its place. The grants go on under the other
-/// name.
+/// Between two slices of a BREAK the lock is renamed, or leaves with its database, and a new one takes its place. The
+/// grants go on elsewhere, also if the new lock is broken too.
 #[test]
 fn a_break_whose_lock_is_replaced_is_refused() {
-    let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
-    key.perform(&Request::Break(Some(token))).unwrap();
-    key.del();
-    (key.wanted, key.fence) = (Wanted::Exclusive, None);
-    key.acquire("other", 60_000, 0).unwrap();
-    let told = key.settle();
-    assert!(matches!(told[..], [(_, Answer::Refused(Refusal::BreakCutShort))]), "{told:?}");
-    assert!(key.lock.is_some());
+    for (is_swapped, is_broken_too) in [(false, false), (false, true), (true, false)] {
+        let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
+        key.perform(&Request::Break(Some(token))).unwrap();
+        if is_swapped {
+            key.node.swap(0, 1);
+            key.lock = None;
+        } else {
+            key.del();
+        }
+        (key.wanted, key.fence) = (Wanted::Exclusive, None);
+        key.acquire("other", 60_000, 0).unwrap();
+        if is_broken_too {
+            key.perform(&Request::Break(None)).unwrap();
+        }
+        let told = key.settle();
+        assert!(matches!(told[..], [(_, Answer::Refused(Refusal::BreakCutShort))]), "{told:?}");
+        assert_eq!(key.lock.is_some(), !is_broken_too);
+    }
 }
 
 /// The last grant with the broken token was the last of the lock.

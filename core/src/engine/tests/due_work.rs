@@ -1,14 +1,16 @@
 //! Work that is due at the same time: none keeps the other waiting for long.
 
 use super::super::fixture::Key;
-use super::super::{Reply, Request, Work};
+use super::super::{Finding, Question, Reply, Request, Work};
 use crate::fixture::*;
 use crate::keepalive::{ClientId, KeepAlive};
 use crate::lock::Lock;
+use crate::refusal::Refusal;
 use crate::request::{Acquire, Note};
 use crate::rules::acquire::{Acquired, acquire};
 use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::mode::Wanted;
+use crate::values::time::BootTime;
 
 /// Puts the lock `name` there, whose lease of `lease_ms` the node keeps alive.
 fn add_kept(key: &mut Key, name: &[u8], mut lock: Lock, lease_ms: u64) {
@@ -111,4 +113,31 @@ fn many_ends_of_one_lock_do_not_keep_another_waiting() {
         key.perform_for(work.key().name, &work.request()).unwrap();
     }
     assert_eq!(key.others[&b"big"[..]].len(), 1);
+}
+
+/// A renewal is refused for a moment. Then very many leases of others end. The lease has 600 ms left.
+#[test]
+fn a_refused_renewal_is_repeated_while_many_leases_end() {
+    /// The time that a piece of work takes, in microseconds.
+    const WORK_US: u64 = 25;
+    let mut key = Key::new();
+    add_kept(&mut key, b"kept", lock_for(1_000), 1_000);
+    for n in 0..40_000 {
+        let (name, mut brief) = (format!("ends{n}"), lock_for(340));
+        key.node.on_lock_arrived(key_of(name.as_bytes()), &mut brief, at(0).boot);
+        key.others.insert(name.into_bytes(), brief);
+    }
+    key.says = |question| matches!(question, Question::MayRenew(_)).then_some(Finding::Refused(Refusal::NotYet));
+    let mut now_us = 334_000;
+    while key.node.counters.renewals == 0 {
+        assert!(!key.node.keepalives.is_empty(), "it is lost at {now_us} us");
+        key.now = now_us / 1_000;
+        if let Some(work) = key.node.take_due(BootTime::from_us(now_us), true) {
+            let _ = key.perform_for(work.key().name, &work.request());
+            if matches!(work, Work::Renew(_)) {
+                key.says = |_| None;
+            }
+        }
+        now_us += WORK_US;
+    }
 }

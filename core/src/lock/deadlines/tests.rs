@@ -335,3 +335,17 @@ proptest! {
         }
     }
 }
+
+/// The lock of several readers is overdue, and its next end is later in the present tick.
+#[test]
+fn a_further_end_does_not_come_due_early() {
+    const TICK_US: u64 = 1 << 10;
+    let mut entries = Entries::new(1);
+    let now = us(0, 100 * TICK_US);
+    let place = entries.insert(b"k", us(0, 50 * TICK_US), now);
+    let later = now.plus_us(TICK_US - 1);
+    assert_eq!(entries.pop_due(now.plus_us(1)).map(|(place, _)| place), Some(place));
+    entries.set_due(place, later, BootTime::default());
+    assert!(entries.next().unwrap() >= later);
+    assert!(entries.pop_due(now.plus_us(2)).is_none(), "it lasts until {later:?}");
+}
