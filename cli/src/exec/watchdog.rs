@@ -194,7 +194,8 @@ fn watch() -> nix::Result<Watched> {
             return Ok(Watched::Done);
         }
     }
-    told.group.map_or(Ok(Watched::Done), |group| end(group, &told))
+    // The program is gone. Without a group, the command had not begun.
+    told.group.map_or(Ok(Watched::Ended), |group| end(group, &told))
 }
 
 /// Ends the command while the lock is still valid, because the program that kept the lock is gone.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::fixture::{HEARTBEAT, Nodes, Running, last_beat, run};
+use crate::harness::wait_until;
 
 /// Returns the program, which will run `script` under the lock. Its process takes this long to start.
 fn slowly(nodes: &Nodes, start: Duration, options: &str, script: &str) -> Command {
@@ -44,4 +45,15 @@ fn a_command_that_is_ready_after_the_end_of_the_lock_does_not_run() {
     ended.assert_refused(197, "k was lost: it is extended for no longer than --max-hold 1s");
     assert!(!nodes.file("ran").exists());
     nodes.wait_idle();
+}
+
+#[test]
+fn the_lock_of_a_program_that_was_killed_before_its_command_began_is_released() {
+    let nodes = Nodes::start(1);
+    let running = Running::start(slowly(&nodes, Duration::from_secs(2), "--ttl 60s k", "echo > ran"));
+    wait_until("the command is being started", || nodes.holding("k") == 1 && running.has_child());
+    running.signal(Signal::SIGKILL);
+    wait_until("the lock is free", || nodes.holding("k") == 0);
+    assert_eq!(nodes.servers[0].info("expiries"), 0);
+    assert!(!nodes.file("ran").exists());
 }
