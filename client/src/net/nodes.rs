@@ -307,6 +307,13 @@ impl Nodes {
         Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(whys))
     }
 
+    /// Returns the error `text` if the nodes that refuse a request for good leave no majority; `None` otherwise.
+    /// `refusals` has the reason of each node that refuses it.
+    pub fn refuse_for_good(&self, refusals: &[Option<Why>], text: &str) -> Option<Error> {
+        let is_refused = refusals.iter().flatten().count() > self.len() - majority(self.len());
+        is_refused.then(|| Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(refusals)).lasting(true))
+    }
+
     /// Returns the nodes that have an error, for people.
     pub fn errors(&self, whys: &[Option<Why>]) -> Vec<NodeError> {
         let named = self.list.iter().zip(whys);

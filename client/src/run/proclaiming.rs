@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use palisade_quorum::{Held, NodeId, NoteAnswer, NoteCall, Proclaim, Proclamation, majority};
+use palisade_quorum::{Held, NodeId, NoteAnswer, NoteCall, Proclaim, Proclamation};
 use redis::Value;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
@@ -15,7 +15,7 @@ use tracing::debug;
 use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
-use crate::{Error, ErrorKind, Why};
+use crate::{Error, Why};
 
 /// Reports the term and the sequence number to a caller once a majority has the proclamation.
 pub type Proclaimed = oneshot::Sender<Result<(u64, u64), Error>>;
@@ -131,11 +131,8 @@ impl Proclaiming {
         for (sequence, done) in self.waiting.extract_if(.., |(sequence, _)| self.machine.is_proclaimed(*sequence)) {
             let _ = done.send(Ok((term, sequence)));
         }
-        if self.refusals.iter().flatten().count() > self.nodes.len() - majority(self.nodes.len()) {
-            let error =
-                Error::new(ErrorKind::NoQuorum, "too few nodes let this client proclaim that it leads (LOCK.NOTE)")
-                    .with_nodes(self.nodes.errors(&self.refusals))
-                    .lasting(true);
+        let text = "too few nodes let this client proclaim that it leads (LOCK.NOTE)";
+        if let Some(error) = self.nodes.refuse_for_good(&self.refusals, text) {
             self.waiting.drain(..).for_each(|(_, done)| drop(done.send(Err(error.clone()))));
         }
     }

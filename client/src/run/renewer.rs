@@ -28,7 +28,7 @@ use crate::run::give_back::{GiveBack, Giving, Heard};
 use crate::run::kept::SessionLife;
 use crate::run::looking::{Looking, Missing};
 use crate::run::proclaiming::{Proclaimed, Proclaiming};
-use crate::run::shared::{Done, Shared};
+use crate::run::shared::{Done, Shared, answer};
 use crate::run::sharing::Sharing;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
@@ -438,8 +438,4 @@ impl Renewer {
 /// Returns the inputs for a step of a quorum machine: the time, and a random number.
 fn moment() -> (BootTime, u64) {
     (clock::boot_now(), rand::random())
-}
-
-fn answer(waiting: &mut Vec<Done>, what: &Result<(), Error>) {
-    waiting.drain(..).for_each(|done| drop(done.send(what.clone())));
 }

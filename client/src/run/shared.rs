@@ -12,6 +12,11 @@ use crate::{Error, Loss, NodeError};
 /// Tells a guard the outcome of its order.
 pub type Done = oneshot::Sender<Result<(), Error>>;
 
+/// Tells all callers that wait the outcome.
+pub fn answer(waiting: &mut Vec<Done>, outcome: &Result<(), Error>) {
+    waiting.drain(..).for_each(|done| drop(done.send(outcome.clone())));
+}
+
 /// The state that guards and their renewer share.
 #[derive(Debug)]
 pub struct Shared {

@@ -1,10 +1,8 @@
 //! The callers that wait until a majority of the nodes has made the owner of a held lock a reader.
 
-use palisade_quorum::majority;
-
 use crate::net::nodes::Nodes;
-use crate::run::shared::Done;
-use crate::{Error, ErrorKind, Why};
+use crate::run::shared::{Done, answer};
+use crate::{Error, Why};
 
 /// The callers of one lock, with the nodes that refuse for good to convert it (LOCK.CONVERT).
 #[derive(Default)]
@@ -21,7 +19,7 @@ impl Sharing {
 
     /// Tells all callers the outcome.
     pub fn end(&mut self, outcome: &Result<(), Error>) {
-        self.waiting.drain(..).for_each(|done| drop(done.send(outcome.clone())));
+        answer(&mut self.waiting, outcome);
     }
 
     /// Handles the answer of `node`, one of `nodes`; `why` tells why it did not convert the lock. Callers are not kept
@@ -29,9 +27,8 @@ impl Sharing {
     pub fn on_answer(&mut self, nodes: &Nodes, node: usize, why: Option<&Why>) {
         self.refusals.resize(nodes.len(), None);
         self.refusals[node] = why.filter(|why| why.is_lasting()).cloned();
-        if self.refusals.iter().flatten().count() > nodes.len() - majority(nodes.len()) {
-            let text = "too few nodes make its owner a reader (LOCK.CONVERT); rely on it as a reader all the same";
-            let error = Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&self.refusals)).lasting(true);
+        let text = "too few nodes make its owner a reader (LOCK.CONVERT); rely on it as a reader all the same";
+        if let Some(error) = nodes.refuse_for_good(&self.refusals, text) {
             self.end(&Err(error));
         }
     }

@@ -117,20 +117,19 @@ impl Node {
     }
 
     fn take_longest_due(&mut self, now: BootTime) -> Option<Work> {
-        let take_break: TakeDue = |node, _| node.breaking.pop_front().map(Work::Break);
+        // While very many leases end, a renewal that was refused for a moment would otherwise come too late.
+        self.is_renewals_turn = !self.is_renewals_turn;
+        let again =
+            self.keepalives.next_again().map(|due| if self.is_renewals_turn { BootTime::default() } else { due });
+        let take_again: TakeDue = |node, now| node.keepalives.take_again(now).map(Work::Renew);
         let mut kinds: [(Option<BootTime>, TakeDue); 3] = [
-            (self.breaking.front().map(|breaking| breaking.since), take_break),
-            (self.keepalives.next_again(), |node, now| node.keepalives.take_again(now).map(Work::Renew)),
+            (again, take_again),
+            (self.breaking.front().map(|breaking| breaking.since), |node, _| {
+                node.breaking.pop_front().map(Work::Break)
+            }),
             (self.deadlines.earliest(), |node, now| node.deadlines.pop_due(now).map(Work::Expire)),
         ];
         kinds.sort_by_key(|(due, _)| *due);
-        // While very many leases end, a renewal that was refused for a moment would otherwise come too late.
-        self.is_renewals_turn = !self.is_renewals_turn;
-        if self.is_renewals_turn
-            && let Some(renewal) = self.keepalives.take_again(now)
-        {
-            return Some(Work::Renew(renewal));
-        }
         kinds.into_iter().filter(|(due, _)| due.is_some()).find_map(|(_, take)| take(self, now))
     }
 }
