@@ -28,23 +28,22 @@ impl Evictee {
     }
 }
 
-/// Evicted locks that may still be held, by database and name. Each has its owner (empty if there were several) and the
-/// end of its last lease.
+/// Evicted locks that may still be held, by database and name. Each has its slot, so that nobody has to compute the slots
+/// of all.
 #[derive(Clone, Debug, Default)]
-pub struct Evicted(HashMap<(u32, Box<[u8]>), (Box<[u8]>, BootTime)>);
+pub struct Evicted(HashMap<(u32, Box<[u8]>), (Evictee, u16)>);
 
 impl Evicted {
     /// Notes that `lock` was evicted from `key`. If an earlier evicted lock of that key may still be held, the later
     /// end of both counts, and no owner may acquire the key unless both had the same.
     pub fn note(&mut self, Key { db, name }: Key<'_>, lock: Evictee, now: BootTime) {
-        let Evictee { holder, end } = lock;
-        let (held_by, until) = self.0.entry((db, name.into())).or_insert_with(|| (holder.clone(), end));
-        if now > *until {
-            (*held_by, *until) = (holder, end);
+        let (earlier, _) = self.0.entry((db, name.into())).or_insert_with(|| (lock.clone(), slot_of(name)));
+        if now > earlier.end {
+            *earlier = lock;
         } else {
-            *until = end.max(*until);
-            if *held_by != holder {
-                *held_by = Box::default();
+            earlier.end = lock.end.max(earlier.end);
+            if earlier.holder != lock.holder {
+                earlier.holder = Box::default();
             }
         }
     }
@@ -52,8 +51,8 @@ impl Evicted {
     /// Returns until when `owner` may not acquire `key`, because another owner may hold the evicted lock; `None` if it
     /// may.
     fn barred_until(&self, Key { db, name }: Key<'_>, owner: Owner<'_>, now: BootTime) -> Option<BootTime> {
-        let (holder, deadline) = self.0.get(&(db, Box::from(name)))?;
-        (**holder != *owner.bytes() && now <= *deadline).then_some(*deadline)
+        let (Evictee { holder, end }, _) = self.0.get(&(db, Box::from(name)))?;
+        (**holder != *owner.bytes() && now <= *end).then_some(*end)
     }
 
     /// Refuses to grant the lock of `key` to `owner` while another owner may hold the evicted lock.
@@ -82,7 +81,7 @@ impl Evicted {
     #[inline(never)]
     fn remove(&mut self, Key { db, name }: Key<'_>, is_owner: impl FnOnce(&[u8]) -> bool) {
         if let Entry::Occupied(entry) = self.0.entry((db, name.into()))
-            && is_owner(&entry.get().0)
+            && is_owner(&entry.get().0.holder)
         {
             entry.remove();
         }
@@ -90,12 +89,12 @@ impl Evicted {
 
     /// Removes the evicted locks whose leases are over at `now`.
     pub fn sweep(&mut self, now: BootTime) {
-        self.0.retain(|_, (_, deadline)| now <= *deadline);
+        self.0.retain(|_, (lock, _)| now <= lock.end);
     }
 
     /// Iterates over the evicted locks: the slot of each, and the end of its last lease.
     pub fn ends(&self) -> impl Iterator<Item = (u16, BootTime)> {
-        self.0.iter().map(|((_, name), (_, deadline))| (slot_of(name), *deadline))
+        self.0.values().map(|(lock, slot)| (*slot, lock.end))
     }
 
     /// Returns the number of evicted locks that may still be held.
