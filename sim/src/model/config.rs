@@ -157,7 +157,7 @@ pub fn broken() -> Vec<Bounded<Rule>> {
             config.ttl_ticks = 3;
             config.clients[0] =
                 ClientPlan { names: vec![0, 0, 2], extensions: 2, releases: false, ..config.clients[0].clone() };
-            config.clients[1].from_tick = 4;
+            config.clients[1] = ClientPlan { from_tick: 4, releases: false, ..config.clients[1].clone() };
         }),
         without(MajoritiesMeet, 3, 2, |_| {}),
         without(FromTheSend, 1, 2, |config| {

@@ -56,7 +56,7 @@ fn campaign(arguments: &[&str]) -> String {
     if !run.status.success() {
         // The files that help to find the cause stay.
         let kept = out.keep();
-        let again = "cargo test --package palisade-sim --test chaos, with the PALISADE_SEED that is named first";
+        let again = "cargo test --package palisade-sim --test sim chaos, with the PALISADE_SEED that is named first";
         panic!(
             "{said}\nagain: {again}\n{}\n{report}\nhistory and logs: {}",
             String::from_utf8_lossy(&run.stderr),
