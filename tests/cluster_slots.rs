@@ -296,6 +296,31 @@ fn the_guard_of_a_master_goes_along_with_its_slots() {
     }
 }
 
+/// A guarded master does not vouch for the grants that it remembers: their owners may have lost them since. Nor do those
+/// to which their slot then moves in one step, one after the other.
+#[test]
+fn grants_of_a_guarded_master_are_vouched_for_by_no_other() {
+    let members = joined(["0 16381", "16382 16382", "16383 16383"]);
+    let token = members[0].client().insist("LOCK.ACQUIRE k me 60000").as_int();
+    assert_eq!(members[0].client().say("LOCK.GUARD ARM 60000"), int(60_000));
+    for (from, to) in [(0, 1), (1, 2)] {
+        if !migrate_slots(&members[from], &[SLOT], &members[to]) {
+            return;
+        }
+        let mut there = members[to].client();
+        wait_until("the slot has come", || !there.say("LOCK.INFO k").is_error("MOVED"));
+        let (retry, convert) = ("LOCK.ACQUIRE k me 60000 RETRY", "LOCK.CONVERT k me SHARED");
+        let (check, gate) = (format!("LOCK.CHECK k {token}"), format!("LOCK.GATE k {token} HELD"));
+        for line in ["LOCK.EXTEND k me 60000", "LOCK.REENTER k me", "LOCK.NOTE k me n", retry, convert, &check, &gate] {
+            assert!(there.say(line).is_error("GUARDED"), "{line} at {to}");
+        }
+        wait_until("the guard has come", || guarded_ms(there.say("LOCK.EXTEND k me 60000")) > 10);
+    }
+    let mut there = members[2].client();
+    assert_eq!(there.say("LOCK.GUARD LIFT"), int(0));
+    assert_eq!(there.say("LOCK.EXTEND k me 60000"), int(token));
+}
+
 /// A move of one slot was given up, so its master guards it. That guard goes along with this slot, but with no other.
 #[test]
 fn the_guard_of_a_slot_goes_along_with_that_slot_alone() {

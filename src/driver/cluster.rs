@@ -128,14 +128,13 @@ pub fn slot_guard_ms(ctx: Context<'_>, name: &[u8]) -> u64 {
     }
 }
 
-/// Refuses to vouch for grants of the lock of `key` while another node may grant that lock. Reads the slots first, if
+/// Refuses to vouch for grants of the lock of `key` while another owner may hold that lock. Reads the slots first, if
 /// they may have changed.
 pub fn ensure_vouched(ctx: Context<'_>, key: KeyName<'_>) -> Result<(), Refusal> {
-    let vouched = || state::with(|node| node.slots().ensure_vouched(key.bytes(), clock::boot_now()));
-    vouched().or_else(|_| {
+    if state::with(|node| node.slots().may_be_elsewhere(key.bytes(), clock::boot_now())) {
         read_slots(ctx);
-        vouched()
-    })
+    }
+    state::with(|node| node.slots().ensure_vouched(key.bytes(), clock::boot_now()))
 }
 
 /// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. If it turns out that the

@@ -13,7 +13,7 @@ use crate::ffi::{Context, Message, is_poisoned, send, warn};
 use crate::{clock, state};
 
 /// The first bytes of each message, with its version. A message of another module has others.
-const MARK: [u8; 8] = *b"palisad4";
+const MARK: [u8; 8] = *b"palisad5";
 
 thread_local! {
     /// True while a timer runs, at whose end the sources are asked again.
@@ -91,7 +91,8 @@ fn stripes_of(numbers: &[u64]) -> Option<Vec<StripeCeiling>> {
 /// Builds the message with the answer to the question of the time `asked`.
 fn message(asked: u64, answer: &SourceAnswer) -> Vec<u8> {
     let stripes = stripe_numbers(&answer.tokens.stripes);
-    let slots = [&answer.forgotten, &answer.unsettled, &answer.exported].into_iter().flat_map(SlotSet::bits).copied();
+    let slots = [&answer.forgotten, &answer.doubted, &answer.unsettled, &answer.exported];
+    let slots = slots.into_iter().flat_map(SlotSet::bits).copied();
     let head = [answer.ended.len() as u64, asked, answer.forgotten_ms.into(), answer.tokens.highest];
     let numbers = head.into_iter().chain(slots).chain(stripes).flat_map(u64::to_le_bytes);
     MARK.into_iter().chain(numbers).chain(answer.ended.iter().flatten().copied()).collect()
@@ -105,6 +106,7 @@ fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
     let numbers = numbers(head)?;
     let (&[_, asked, forgotten_ms, highest], rest) = numbers.split_first_chunk()?;
     let (forgotten, rest) = rest.split_at_checked(SlotSet::WORDS)?;
+    let (doubted, rest) = rest.split_at_checked(SlotSet::WORDS)?;
     let (unsettled, rest) = rest.split_at_checked(SlotSet::WORDS)?;
     let (exported, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
@@ -112,6 +114,7 @@ fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
     let answer = SourceAnswer {
         forgotten_ms,
         forgotten: SlotSet::from_bits(forgotten)?,
+        doubted: SlotSet::from_bits(doubted)?,
         unsettled: SlotSet::from_bits(unsettled)?,
         exported: SlotSet::from_bits(exported)?,
         ended: ids.as_chunks().0.to_vec(),
@@ -157,15 +160,16 @@ mod tests {
     #[test]
     fn a_message_of_another_module_or_length_says_nothing() {
         let stripes = vec![StripeCeiling { stripe: 3, ceiling: u64::MAX }];
-        let [mut forgotten, mut unsettled, mut exported] = [(); 3].map(|()| SlotSet::default());
-        forgotten.insert(1..=1);
+        let [mut forgotten, mut doubted, mut unsettled, mut exported] = [(); 4].map(|()| SlotSet::default());
+        forgotten.insert(1..=2);
+        doubted.insert(2..=2);
         unsettled.insert(0..=0);
         exported.insert(64..=64);
         let (ended, tokens) = (vec![[b'm'; 40], [b'n'; 40]], TokenBounds { highest: 11, stripes });
-        let answer = SourceAnswer { forgotten_ms: 9, forgotten, unsettled, exported, ended, tokens };
+        let answer = SourceAnswer { forgotten_ms: 9, forgotten, doubted, unsettled, exported, ended, tokens };
         let bytes = message(7, &answer);
         let numbers = numbers(&bytes).unwrap();
-        assert_eq!((&numbers[..6], numbers.len()), (&[2, 7, 9, 11, 2, 0][..], 4 + 3 * SlotSet::WORDS + 2 + 10));
+        assert_eq!((&numbers[..6], numbers.len()), (&[2, 7, 9, 11, 6, 0][..], 4 + 4 * SlotSet::WORDS + 2 + 10));
         assert_eq!(parse(&bytes), Some((7, answer)));
         let issued = TokenBounds { highest: 5, stripes: vec![StripeCeiling { stripe: 2, ceiling: 6 }] };
         assert_eq!(parse_question(&question(4, &issued)), Some((4, issued)));

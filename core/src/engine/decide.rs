@@ -75,7 +75,7 @@ impl Run<'_> {
 
     /// Refuses a request that relies on a present grant, if the node cannot vouch for grants in the lock's slot.
     #[inline(always)]
-    fn ensure_vouched(&self, node: &Node, now: Now) -> Result<(), Refusal> {
+    pub(super) fn ensure_vouched(&self, node: &Node, now: Now) -> Result<(), Refusal> {
         match self.request.is_about_own_grant() || matches!(self.request, Request::Convert(_)) {
             true => node.slots.ensure_vouched(self.key.name, now.boot),
             false => Ok(()),

@@ -51,7 +51,7 @@ pub(super) fn unmet(
 #[inline(always)]
 fn must_read_slots(request: &Request<'_>, key: Key<'_>, node: &Node, now: Now) -> bool {
     match request.is_about_own_grant() {
-        true => node.slots.ensure_vouched(key.name, now.boot).is_err(),
+        true => node.slots.may_be_elsewhere(key.name, now.boot),
         false => node.slots.must_read_slots(key.name),
     }
 }

@@ -155,6 +155,7 @@ impl<'a> Run<'a> {
             && !node.waiting.has_queue(self.key)
             && !node.watching.has(self.key)
             && unmet(Precondition::NoneIsOver, (self.request, self.key), held, node, now).is_none()
+            && self.ensure_vouched(node, now).is_ok()
     }
 
     /// Runs from stage to stage until the driver has something to do.

@@ -52,6 +52,15 @@ fn guarded(until: BootTime, now: BootTime) -> Refusal {
 #[derive(Clone, Debug, Default)]
 pub struct Slots(Option<Box<InCluster>>);
 
+/// The guard of a slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct SlotGuard {
+    /// Until then owners unknown to the node may hold the slot's locks, so it grants none.
+    until: BootTime,
+    /// Until then owners known to the node may have lost their locks to unknown ones, so it vouches for no grant.
+    doubted_until: BootTime,
+}
+
 #[derive(Clone, Debug, Default)]
 struct InCluster {
     served: SlotSet,
@@ -79,8 +88,8 @@ struct InCluster {
     sources: Sources,
     /// True if the guard of the whole node covers the slots that it gains next.
     covered: bool,
-    /// The end of the guard of each guarded slot. Until then owners unknown to the node may hold its locks.
-    guards: BTreeMap<u16, BootTime>,
+    /// The guard of each guarded slot.
+    guards: BTreeMap<u16, SlotGuard>,
     /// The slots in which live locks were deleted for a reason that is not yet known. Each with the end of the last
     /// lease among these locks.
     dropped: BTreeMap<u16, BootTime>,
@@ -91,11 +100,8 @@ impl InCluster {
     fn ensure_open(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
         let slot = slot_of(name);
         match (self.guards.get(&slot), self.unsettled.get(&slot)) {
-            (Some(&until), _) if now <= until => Err(guarded(until, now)),
-            (_, Some(unsettled)) if now <= unsettled.until => {
-                let until = if unsettled.awaits_answer(now) { now.plus_ms(ASK_AGAIN_MS) } else { unsettled.until };
-                Err(guarded(until.min(unsettled.until), now))
-            }
+            (Some(&SlotGuard { until, .. }), _) if now <= until => Err(guarded(until, now)),
+            (_, Some(unsettled)) if now <= unsettled.until => Err(guarded(unsettled.refuses_until(now), now)),
             _ => match self.source(slot, now)? {
                 Some(source) if now <= source.until && source.said.forgotten.contains(slot) => {
                     Err(guarded(source.until, now))
@@ -121,15 +127,36 @@ impl InCluster {
         exports.map(Some).ok_or_else(|| guarded(now.plus_ms(ASK_AGAIN_MS), now))
     }
 
+    #[inline(never)]
+    fn ensure_vouched(&self, slot: u16, now: BootTime) -> Result<(), Refusal> {
+        self.source(slot, now).and_then(|_| self.ensure_not_doubted(slot, now))
+    }
+
+    /// Refuses to vouch for grants in `slot` that came in one step from a node that may have forgotten later ones, or that
+    /// has not said whether it has. (What comes key by key is suspect in itself.)
+    fn ensure_not_doubted(&self, slot: u16, now: BootTime) -> Result<(), Refusal> {
+        match (self.guards.get(&slot), self.unsettled.get(&slot)) {
+            (Some(&SlotGuard { doubted_until, .. }), _) if now <= doubted_until => Err(guarded(doubted_until, now)),
+            (_, Some(unsettled)) if unsettled.way.by.is_some() && now <= unsettled.until => {
+                Err(guarded(unsettled.refuses_until(now), now))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns whether exactly these moves were under way when the node last read them.
     fn has(&self, moves: &Moves) -> bool {
         self.exported == moves.exported
             && moves.imported.iter().eq(self.imported.iter().map(|(slot, (from, _))| (slot, from)))
     }
 
-    fn guard(&mut self, slot: u16, until: BootTime) {
-        let end = self.guards.entry(slot).or_default();
-        *end = until.max(*end);
+    /// Guards `slot` until `until`. If the node `doubts` the slot's grants, it vouches for none of them until then.
+    fn guard(&mut self, slot: u16, until: BootTime, doubts: bool) {
+        let guard = self.guards.entry(slot).or_default();
+        guard.until = until.max(guard.until);
+        if doubts {
+            guard.doubted_until = until.max(guard.doubted_until);
+        }
     }
 
     /// Takes a slot that came with its locks. `None`: nobody knows whether all of them came, so the slot is guarded
@@ -141,7 +168,7 @@ impl InCluster {
             Some(way) => {
                 self.unsettled.insert(slot, Unsettled { way, since: now, until });
             }
-            None => self.guard(slot, until),
+            None => self.guard(slot, until, true),
         }
         way.is_none()
     }
@@ -260,15 +287,17 @@ impl Slots {
         };
         let until = *until;
         let awaited = known.unsettled.iter().filter(|(_, unsettled)| unsettled.awaits_answer(now));
-        let settled = awaited.filter(|(slot, at)| settles(slot, at)).map(|(slot, _)| *slot);
-        let settled: Vec<_> = settled.map(|slot| (slot, now <= until && said.forgotten.contains(slot))).collect();
-        for (slot, is_guarded) in &settled {
+        let settled = awaited.filter(|(slot, at)| settles(slot, at)).map(|(slot, at)| (*slot, at.way.by.is_some()));
+        let is_guarded = |slot| now <= until && said.forgotten.contains(slot);
+        let doubts = |slot, in_one_step: bool| in_one_step && said.doubted.contains(slot);
+        let settled: Vec<_> = settled.map(|(slot, by)| (slot, is_guarded(slot).then(|| doubts(slot, by)))).collect();
+        for (slot, guard) in &settled {
             known.unsettled.remove(slot);
-            if *is_guarded {
-                known.guard(*slot, until);
+            if let Some(doubts) = *guard {
+                known.guard(*slot, until, doubts);
             }
         }
-        let guarded = settled.iter().filter(|(_, is_guarded)| *is_guarded).count();
+        let guarded = settled.iter().filter(|(_, guard)| guard.is_some()).count();
         (guarded, settled.len() - guarded)
     }
 
@@ -278,7 +307,7 @@ impl Slots {
     pub fn update(&mut self, owned: &SlotSet, moves: Moves, now: BootTime, until: BootTime) -> Gained {
         let mut gained = Gained::default();
         let Some(known) = &mut self.0 else { return gained };
-        known.guards.retain(|_, until| now <= *until);
+        known.guards.retain(|_, guard| now <= guard.until);
         known.unsettled.retain(|_, unsettled| now <= unsettled.until);
         let covered = std::mem::take(&mut known.covered);
         if known.served == *owned && known.has(&moves) {
@@ -289,7 +318,7 @@ impl Slots {
             if owned.contains(slot) && exported.get(&slot) != Some(&to) {
                 gained.unknown += 1;
                 if !covered {
-                    known.guard(slot, until);
+                    known.guard(slot, until, false);
                     gained.guarded += 1;
                 }
                 known.issued_in_vain.extend(known.issued.remove(&to));
@@ -371,7 +400,7 @@ impl Slots {
         }
         let count = dropped.len();
         for (slot, end) in dropped {
-            known.guard(slot, end);
+            known.guard(slot, end, false);
         }
         count
     }
@@ -385,11 +414,19 @@ impl Slots {
         }
     }
 
-    /// Refuses to vouch for grants of the lock `name`, or to extend them, while another node may grant that lock: this
-    /// node neither serves its slot, nor imports it from a node that has just answered that it exports the slot here.
+    /// Refuses to vouch for grants of the lock `name`, or to extend them, while another owner may hold that lock: another
+    /// node may grant it ([`Slots::may_be_elsewhere`]), or its slot came in one step from a node that may have forgotten
+    /// a later grant.
     #[inline(always)]
     pub fn ensure_vouched(&self, name: &[u8], now: BootTime) -> Result<(), Refusal> {
-        self.0.as_ref().map_or(Ok(()), |known| known.source(slot_of(name), now).map(drop))
+        self.0.as_ref().map_or(Ok(()), |known| known.ensure_vouched(slot_of(name), now))
+    }
+
+    /// Returns whether another node may grant the lock `name`: this one neither serves its slot, nor imports it from a
+    /// node that has just answered that it exports the slot here.
+    #[inline(always)]
+    pub fn may_be_elsewhere(&self, name: &[u8], now: BootTime) -> bool {
+        self.0.as_ref().is_some_and(|known| known.source(slot_of(name), now).is_err())
     }
 
     /// Returns whether the slot of `name` moves away key by key, so that another node grants its locks that are free
@@ -426,7 +463,7 @@ impl Slots {
     fn guards(&self) -> impl Iterator<Item = (u16, BootTime)> {
         self.0.iter().flat_map(|known| {
             let unsettled = known.unsettled.iter().map(|(slot, unsettled)| (*slot, unsettled.until));
-            known.guards.iter().map(|(slot, until)| (*slot, *until)).chain(unsettled)
+            known.guards.iter().map(|(slot, guard)| (*slot, guard.until)).chain(unsettled)
         })
     }
 }

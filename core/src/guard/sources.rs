@@ -38,6 +38,8 @@ pub struct SourceAnswer {
     pub forgotten_ms: u32,
     /// The slots in which it may have forgotten a grant.
     pub forgotten: SlotSet,
+    /// The slots among these in which it may also have forgotten that grants ended which it still knows.
+    pub doubted: SlotSet,
     /// The slots that came to the node a moment ago, so that it waits for an answer about them itself.
     pub unsettled: SlotSet,
     /// The slots that the node exports key by key to the one that asked.
@@ -84,6 +86,12 @@ impl Unsettled {
     /// Returns whether the source's answer still counts at `now`.
     pub fn awaits_answer(&self, now: BootTime) -> bool {
         now <= self.since.plus_ms(ANSWERS_WITHIN_MS)
+    }
+
+    /// Returns the time until which a request is refused at `now`: the source's answer may come at any moment, or comes
+    /// no more.
+    pub fn refuses_until(&self, now: BootTime) -> BootTime {
+        if self.awaits_answer(now) { now.plus_ms(ASK_AGAIN_MS).min(self.until) } else { self.until }
     }
 }
 

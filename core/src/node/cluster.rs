@@ -143,6 +143,7 @@ impl Node {
         Some(SourceAnswer {
             forgotten_ms,
             forgotten,
+            doubted: self.doubted(now.boot),
             unsettled: self.slots.unsettled(to, now.boot),
             exported: self.slots.exported_to(to),
             ended: self.slots.left(now.boot),
@@ -164,6 +165,17 @@ impl Node {
         }
         let left_ms = |end: BootTime| u32::try_from(end.ms_since_rounded_up(now).max(1)).unwrap_or(u32::MAX);
         (slots, last.map_or(0, left_ms))
+    }
+
+    /// Returns the slots of whose grants the node is not sure: an owner may have lost its lock to one that the node has
+    /// forgotten.
+    fn doubted(&self, now: BootTime) -> SlotSet {
+        let mut slots = SlotSet::default();
+        self.slots.doubted(now).for_each(|slot| slots.set(slot, true));
+        if self.guard.armed(now).is_some_and(|armed| armed.doubts_locks()) {
+            slots.insert(0..=CLUSTER_SLOTS - 1);
+        }
+        slots
     }
 
     /// Notes that the server deleted the live lock `name`, whose lease would have ended at `end`. If it turns

@@ -1,4 +1,4 @@
-//! What the models, the simulation and short fault campaigns find: nothing with every rule, something without one. In
+//! The models, the simulation and short fault campaigns find nothing with every rule, and something without one. They are
 //! one program, because the campaigns mostly wait while the others compute.
 
 mod chaos;

@@ -3,14 +3,15 @@
 //! owners hold the lock at a time, and tokens only grow.
 
 use super::super::{Finding, Question, Reply, Request, Run, Step};
-use crate::fixture::{KEY, asks, owner, ttl};
+use crate::fixture::{KEY, asks, owner, token, ttl};
 use crate::guard::slot_set::{SlotSet, slot_of};
 use crate::guard::slots::Moves;
 use crate::guard::sources::{MigrationId, ServerId, SourceAnswer};
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::node::Node;
-use crate::request::{Acquire, Note};
+use crate::refusal::Refusal;
+use crate::request::{Acquire, Extend, Note};
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
@@ -22,6 +23,9 @@ const OTHER: ServerId = [b'o'; 40];
 
 /// The migration in one step by which the slot comes back. It ends well.
 const MIGRATION: MigrationId = [b'm'; 40];
+
+/// An owner whose lock has ended.
+const EARLIER: &str = "earlier";
 
 /// The time at which each history begins, in microseconds. By then the clock has passed the tokens of the node's start.
 const BEGIN_US: u64 = 10_000_000;
@@ -56,11 +60,14 @@ enum Event {
     Release,
     /// The other node, which has the slot, restarts and has forgotten its locks. It is guarded.
     OtherForgets,
+    /// The other node restarts with earlier data: it remembers that [`EARLIER`] holds the lock, not that somebody else got
+    /// it since. It is guarded.
+    OtherRemembersEarlier,
     /// The other node answers the last question of the node under test.
     OtherAnswers,
 }
 
-const EVENTS: [Event; 12] = [
+const EVENTS: [Event; 13] = [
     Event::Looks,
     Event::Leaves,
     Event::IsTaken,
@@ -72,6 +79,7 @@ const EVENTS: [Event; 12] = [
     Event::IsAsked,
     Event::Release,
     Event::OtherForgets,
+    Event::OtherRemembersEarlier,
     Event::OtherAnswers,
 ];
 
@@ -193,6 +201,8 @@ impl Cluster {
                 self.look_at(true);
                 self.is_here = true;
                 self.arrives();
+                // It came by RESTORE.
+                self.lock.iter_mut().for_each(Lock::mark_suspect);
                 self.us += 1;
                 self.look();
             }
@@ -217,12 +227,17 @@ impl Cluster {
             Event::OtherForgets if !self.is_here && self.lock.is_some() => {
                 (self.lock, self.is_other_guarded) = (None, true);
             }
+            Event::OtherRemembersEarlier if !self.is_here && self.lock.is_some() => {
+                let grant = Grant::new(owner(EARLIER), Note::default(), token(1), self.now().boot, ttl(TTL_MS));
+                (self.lock, self.is_other_guarded) = (Some(Lock::Exclusive(grant)), true);
+            }
             Event::OtherAnswers => {
                 let Some(asked) = self.question.take() else { return false };
                 let mut answer = SourceAnswer { ended: vec![MIGRATION], ..SourceAnswer::default() };
                 if self.is_other_guarded {
                     answer.forgotten_ms = TTL_MS as u32;
-                    answer.forgotten.set(slot_of(KEY.name), true);
+                    answer.forgotten.set(slot, true);
+                    answer.doubted.set(slot, true);
                 }
                 self.node.on_source_answer(OTHER, asked, answer, self.now().boot);
             }
@@ -249,10 +264,26 @@ impl Cluster {
         }
     }
 
+    /// Checks that the node under test does not extend the lock of an owner that has lost it.
+    fn extends_no_earlier_grant(&self) {
+        if self.is_here && self.history.contains(&Event::OtherRemembersEarlier) {
+            let extend = Request::Extend(Extend { owner: owner(EARLIER), ttl: ttl(TTL_MS), token: None });
+            let answer = self.clone().answer(&extend);
+            assert!(matches!(answer, Ok(Reply::Null) | Err(_)), "{answer:?}: {:?}", self.history);
+        }
+    }
+
     /// Asks the node that has the slot for the lock, and checks the answer.
     fn ask(&mut self) {
-        let ask = Request::Acquire(Acquire { ttl: ttl(TTL_MS), ..asks("me") });
-        let (mut run, mut said, mut held, now) = (Run::new(KEY, &ask), Finding::Yes, self.lock.take(), self.now());
+        let answer = self.answer(&Request::Acquire(Acquire { ttl: ttl(TTL_MS), ..asks("me") }));
+        if let Ok(Reply::Granted(token, _)) = answer {
+            self.is_granted(token);
+        }
+    }
+
+    /// Returns the answer of the node under test.
+    fn answer(&mut self, request: &Request<'_>) -> Result<Reply, Refusal> {
+        let (mut run, mut said, mut held, now) = (Run::new(KEY, request), Finding::Yes, self.lock.take(), self.now());
         let answer = loop {
             let step = run.next(held.as_mut(), said, &mut self.node, now);
             said = Finding::Yes;
@@ -261,13 +292,11 @@ impl Cluster {
                 Step::ReadSlots => self.look(),
                 Step::Ask(Question::OnDisk) | Step::Write => {}
                 Step::Done(answer) => break answer,
-                step => panic!("{step:?}"),
+                step => panic!("{step:?}: {:?}", self.history),
             }
         };
         self.lock = held;
-        if let Ok(Reply::Granted(token, _)) = answer {
-            self.is_granted(token);
-        }
+        answer
     }
 
     fn is_granted(&mut self, token: Token) {
@@ -289,6 +318,7 @@ fn no_history_of_a_slot_that_comes_back_grants_twice_or_falls_back() {
             if !next.happens(event) {
                 continue;
             }
+            next.extends_no_earlier_grant();
             looked_at += 1;
             let returned =
                 [Event::ComesBack, Event::IsImported, Event::IsGiven].iter().any(|by| cluster.history.contains(by));

@@ -72,9 +72,20 @@ impl Slots {
     pub(crate) fn forgotten(&self, now: BootTime) -> impl Iterator<Item = (u16, BootTime)> {
         self.0.iter().flat_map(move |known| {
             let silent = known.unsettled.iter().filter(move |(_, at)| !at.awaits_answer(now));
-            let guarded = known.guards.iter().chain(silent.map(|(slot, at)| (slot, &at.until)));
-            let armed = guarded.filter(move |(_, until)| now <= **until);
-            armed.chain(&known.dropped).map(|(slot, until)| (*slot, *until))
+            let silent = silent.map(|(slot, at)| (*slot, at.until));
+            let guarded = known.guards.iter().map(|(slot, guard)| (*slot, guard.until)).chain(silent);
+            let armed = guarded.filter(move |(_, until)| now <= *until);
+            armed.chain(known.dropped.iter().map(|(slot, until)| (*slot, *until)))
+        })
+    }
+
+    /// Returns the single slots of whose grants the node is not sure at `now`. Slots whose sources may still answer do
+    /// not count.
+    pub(crate) fn doubted(&self, now: BootTime) -> impl Iterator<Item = u16> {
+        self.0.iter().flat_map(move |known| {
+            let slots = known.guards.keys().chain(known.unsettled.keys()).copied();
+            let awaits = move |slot: &u16| known.unsettled.get(slot).is_some_and(|at| at.awaits_answer(now));
+            slots.filter(move |slot| !awaits(slot) && known.ensure_not_doubted(*slot, now).is_err())
         })
     }
 }

@@ -237,6 +237,36 @@ fn a_guard_of_one_slot_goes_along_with_no_other() {
     assert_eq!((refused(&slots, ASKED), slots.guarded(ASKED), slots.guarded_until(ASKED)), (0, 1, Some(END)));
 }
 
+/// Slots came in one step. Nothing is vouched for in them until their source has said whether it is sure of the grants
+/// there, nor while it is not. Of those that came key by key the node knows more: what RESTORE brought is suspect.
+#[test]
+fn grants_that_their_source_doubts_are_not_vouched_for() {
+    let vouched = |slots: &Slots, now| [b"k", &b"foo"[..]].map(|name| slots.ensure_vouched(name, now).is_ok());
+    for doubted in [none(), set(7_629..=7_629)] {
+        let doubts = doubted.contains(7_629);
+        let mut slots = empty();
+        slots.on_arriving(7_629..=7_629, FROM, BY);
+        slots.on_arrived(7_629..=7_629, BY, NOW, END);
+        slots.update(&set(7_629..=7_629), imports(12_182..=12_182), NOW, END);
+        let mut both = set(7_629..=7_629);
+        both.insert(12_182..=12_182);
+        slots.update(&both, no_moves(), NOW, END);
+        assert_eq!(vouched(&slots, NOW), [false, true]);
+        assert_eq!(slots.doubted(NOW).count(), 0, "its source may still answer");
+        let silent = slots.clone();
+        let late = NOW.plus_ms(1_001);
+        assert_eq!((vouched(&silent, late), silent.doubted(late).collect()), ([false, true], vec![7_629]));
+        let said = SourceAnswer { forgotten: both, doubted, ended: vec![BY], ..SourceAnswer::default() };
+        slots.ask_sources(NOW);
+        assert_eq!(slots.on_source_answer(FROM, Answer { asked: NOW, until: END, said }, NOW), (2, 0));
+        assert_eq!((vouched(&slots, END), slots.doubted(END).count()), ([!doubts, true], usize::from(doubts)));
+        assert_eq!(vouched(&slots, END.plus_us(1)), [true, true]);
+        assert!(!slots.may_be_elsewhere(b"k", NOW));
+        slots.lift();
+        assert_eq!(vouched(&slots, NOW), [true, true]);
+    }
+}
+
 /// The source gave a migration up, but the target took the slots all the same. The source may have granted locks until
 /// it heard of that, also if it counts a later migration of these slots as the one that moved them.
 #[test]
