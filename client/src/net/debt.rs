@@ -10,14 +10,18 @@ use crate::Why;
 use crate::net::lease::Lease;
 use crate::values::clock;
 
+/// The time for which a node may hang, in milliseconds: so long after the leases have ended, it may still perform a
+/// request for the lock that it received before.
+const HANGS_MS: u32 = 60_000;
+
 /// A pending release of a lock on nodes that did not answer at first.
 #[derive(Debug)]
 pub struct Debt {
     pub lease: Arc<Lease>,
     /// The command that releases the lock.
     pub command: Cmd,
-    /// The time by which the leases have ended on all nodes.
-    pub until: BootTime,
+    /// The time by which the leases have ended on all nodes that do not hang.
+    until: BootTime,
     /// Number of nodes that no longer have the lock.
     freed: AtomicUsize,
 }
@@ -26,6 +30,11 @@ impl Debt {
     /// Creates a pending release by `command`; the leases have ended by `until`.
     pub fn new(lease: &Arc<Lease>, command: Cmd, until: BootTime) -> Arc<Self> {
         Arc::new(Self { lease: Arc::clone(lease), command, until, freed: AtomicUsize::new(0) })
+    }
+
+    /// Returns the time after which the release is no longer tried.
+    pub fn ends(&self) -> BootTime {
+        self.until.plus_ms(HANGS_MS)
     }
 
     /// Counts another node that does not have the lock.

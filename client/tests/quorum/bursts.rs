@@ -72,6 +72,22 @@ async fn a_majority_that_stops_for_a_moment_while_locks_are_extended() {
     }
 }
 
+/// Regression: a majority hung for longer than the lease of a request that failed, performed the request afterwards, and
+/// kept the lock for that lease, because the client no longer released it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_hanging_nodes_grant_late_is_released() {
+    const TTL: Duration = Duration::from_secs(3);
+    let (nodes, locks) = Nodes::with_client(3).await;
+    let releases = || nodes.0[..2].iter().map(|node| node.info("releases")).collect::<Vec<_>>();
+    let expected: Vec<_> = releases().iter().map(|before| before + 1).collect();
+    let frozen: Vec<_> = nodes.0[..2].iter().map(Frozen::new).collect();
+    let error = locks.with(&Options::new().ttl(TTL)).try_lock("k").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+    tokio::time::sleep(TTL).await;
+    drop(frozen);
+    until("both release it", async || releases() == expected).await;
+}
+
 /// `lock` waits until a majority is up again. It used to fail at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_is_down_is_waited_for() {

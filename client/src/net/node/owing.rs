@@ -62,9 +62,9 @@ impl Node {
             let _ = owes.wait_for(|count| *count > 0).await;
             let mut states = self.state.subscribe();
             let mut silent = self.silent_since.subscribe();
-            let ends = self.debts().front().map_or(clock::boot_now(), |debt| debt.until);
+            let ends = self.debts().front().map_or(clock::boot_now(), |debt| debt.ends());
             tokio::select! {
-                // The first lease has ended by then, so its release is no longer needed.
+                // The first release is no longer tried then.
                 () = sleep(clock::until(ends)) => {}
                 () = async {
                     let _ = states.wait_for(|state| matches!(state, State::Up(_))).await;
@@ -74,7 +74,7 @@ impl Node {
             let now = clock::boot_now();
             let batch: Vec<_> = self.debts().iter().take(PAID_AT_A_TIME).cloned().collect();
             let pay_one = async |debt: &Arc<Debt>| {
-                if now >= debt.until {
+                if now >= debt.ends() {
                     return true;
                 }
                 let reply = release(Arc::clone(debt)).await;
