@@ -229,3 +229,29 @@ fn a_transaction_or_a_script_breaks_a_token_of_few_grants_only() {
     other.say("LOCK.RELEASE k r7");
     assert_eq!(in_transaction(), (int(shared), null()));
 }
+
+/// The operator's connection ends during a BREAK in slices, and the server uses the id of its blocked client for the next
+/// client that waits. That client must not get the answer of the BREAK: it would take the token for a grant.
+#[test]
+fn a_waiting_client_does_not_get_the_answer_of_a_break_whose_operator_has_gone() {
+    let server = past_its_first_tokens();
+    let mut me = server.client();
+    let shared = readers_with_one_token(&mut me, HOLDERS);
+    me.say("LOCK.ACQUIRE other holder 60000");
+    let mut operator = server.client();
+    let id = operator.say("CLIENT ID").as_int();
+    // The server may use the memory of the operator's blocked client for any of them.
+    let mut waiters: Vec<_> = (0..100).map(|_| server.client()).collect();
+    operator.ask(&format!("LOCK.BREAK k TOKEN {shared}"));
+    wait_until("the break is under way", || server.info("breaks") == 1);
+    assert_eq!(me.say(&format!("CLIENT KILL ID {id}")), int(1));
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        waiter.ask(&format!("LOCK.ACQUIRE other w{n} 60000 WAIT 5000"));
+    }
+    wait_until("they wait", || server.info("waiters") == 100);
+    assert!(me.say("LOCK.INFO k").field("holders").as_int() > 0, "the break is still under way");
+    wait_until("the break is done", || me.say("LOCK.INFO k") == null());
+    let told: Vec<_> = waiters.iter_mut().map(Client::hear).collect();
+    assert_eq!(owners(&mut me, "other"), ["holder"]);
+    assert!(told.iter().all(|told| *told == null()), "the token {shared} was broken: {told:?}");
+}

@@ -183,11 +183,11 @@ struct Clients;
 impl BlockedClients for Clients {
     fn answer_unblocked(client: WaiterId) -> Result<Reply, Refusal> {
         // The rules may already have an answer for the client that has not been sent.
-        let answer = state::with(|node| node.take_answer_of(client));
+        let (answer, breaks) = state::with(|node| (node.take_answer_of(client), node.is_breaking(client)));
         let (why, want) = leave(client);
         match answer {
             Some(answer) => why.map_or(Ok(Reply::Null), |why| waiter_reply(&why, answer)),
-            None if state::with(|node| node.is_breaking(client)) => Err(Refusal::BreakGoesOn),
+            None if breaks => Err(Refusal::BreakGoesOn),
             None => Ok(want.map_or(Reply::Null, failed_wait_reply)),
         }
     }

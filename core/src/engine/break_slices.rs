@@ -48,7 +48,7 @@ impl Run<'_> {
             token,
             since: at.now.boot,
             is_cut: false,
-            client,
+            client: Some(client),
         });
         self.touches_queue = true;
         self.answer(Ok(Reply::Later))
@@ -61,18 +61,13 @@ impl Run<'_> {
         if at.held.is_some() && !breaking.is_cut {
             return self.continue_at(Stage::Breaks { token: breaking.token, left: ENDED_A_STEP_MAX });
         }
-        at.node.waiting.answer(breaking.client, Answer::Refused(Refusal::BreakCutShort));
+        at.node.tell_of_break(breaking, Answer::Refused(Refusal::BreakCutShort));
         self.serve_queue(By::Itself, Reply::Null, at)
     }
 
     /// Ends the lock, and with it every BREAK in progress on this lock: their clients are answered.
     pub(super) fn end_broken(&mut self, by: By, token: Token, node: &mut Node) -> Option<Step> {
-        let breaks = std::mem::take(&mut node.breaking).into_iter();
-        let (done, others): (Vec<_>, Vec<_>) =
-            breaks.partition(|breaking| breaking.key() == self.key && !breaking.is_cut);
-        node.breaking = others.into();
-        done.iter().for_each(|breaking| node.answer_break(breaking));
-        self.touches_queue |= !done.is_empty();
+        self.touches_queue |= node.end_breaks(self.key);
         self.continue_at(Stage::Passes(Passing::ended(Event::Broken, by), Reply::Token(token)))
     }
 

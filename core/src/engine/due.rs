@@ -85,12 +85,30 @@ impl Node {
 
     /// Answers the client of `breaking` that all is done: no grant with its token is left.
     pub fn answer_break(&mut self, breaking: &Breaking) {
-        self.waiting.answer(breaking.client, Answer::Broken(breaking.token));
+        self.tell_of_break(breaking, Answer::Broken(breaking.token));
+    }
+
+    /// Ends every BREAK in progress on the lock of `key`, which has ended: no grant is left. Returns whether there was
+    /// one.
+    #[inline(never)]
+    pub(crate) fn end_breaks(&mut self, key: Key<'_>) -> bool {
+        let breaks = std::mem::take(&mut self.breaking).into_iter();
+        let (done, others): (Vec<_>, Vec<_>) = breaks.partition(|breaking| breaking.key() == key && !breaking.is_cut);
+        self.breaking = others.into();
+        done.iter().for_each(|breaking| self.answer_break(breaking));
+        !done.is_empty()
+    }
+
+    /// Answers the client of `breaking`, if it still waits.
+    pub(crate) fn tell_of_break(&mut self, breaking: &Breaking, answer: Answer) {
+        if let Some(client) = breaking.client {
+            self.waiting.answer(client, answer);
+        }
     }
 
     /// Returns whether this client waits for the end of its BREAK, which is done in slices.
     pub fn is_breaking(&self, client: WaiterId) -> bool {
-        self.breaking.iter().any(|breaking| breaking.client == client)
+        self.breaking.iter().any(|breaking| breaking.client == Some(client))
     }
 
     /// Removes the watcher whose wait timed out first, so that the driver can answer it. `None` if no wait has timed

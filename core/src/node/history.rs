@@ -42,6 +42,9 @@ impl Node {
         if matches!(ending, Ending::Broken | Ending::Deleted) {
             self.keepalives.on_lock_gone(key);
         }
+        if !self.breaking.is_empty() && !matches!(ending, Ending::Deleted | Ending::Flushed) {
+            self.end_breaks(key);
+        }
         match lock {
             Some(Lock::Exclusive(grant)) if !self.history.is_recorded(grant, ending, now) => {}
             Some(lock) => {

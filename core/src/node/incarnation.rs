@@ -142,7 +142,7 @@ impl Node {
         // From now on the master renews the leases of its own clients; this node renews none.
         let renewed = self.keepalives.clear();
         for breaking in std::mem::take(&mut self.breaking) {
-            self.waiting.answer(breaking.client, Answer::Refused(Refusal::MasterOnly));
+            self.tell_of_break(&breaking, Answer::Refused(Refusal::MasterOnly));
         }
         self.ledger.become_replica();
         renewed

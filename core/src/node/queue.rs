@@ -116,6 +116,10 @@ impl Node {
     /// Notes that the client of this request has gone at `now`, or no longer waits. Returns the request if it was in a
     /// queue.
     pub fn leave_queue(&mut self, id: WaiterId, now: BootTime) -> Option<Waiter> {
+        self.breaking
+            .iter_mut()
+            .filter(|breaking| breaking.client == Some(id))
+            .for_each(|breaking| breaking.client = None);
         self.queues().leave_without_lock(id, now)
     }
 

@@ -19,8 +19,9 @@ pub struct Breaking {
     pub(crate) since: BootTime,
     /// True if the lock left the key (DEL, RENAME, ...). Another lock may be there now.
     pub(crate) is_cut: bool,
-    /// The client that sent the BREAK. It is blocked until the last grant with the token has ended.
-    pub(crate) client: WaiterId,
+    /// The client that sent the BREAK. It is blocked until the last grant with the token has ended. `None` if it has gone:
+    /// another client may have its id now.
+    pub(crate) client: Option<WaiterId>,
 }
 
 impl Breaking {

@@ -3,6 +3,7 @@
 use super::super::fixture::{Key, granted};
 use super::super::{Finding, Question, Reply, Request};
 use crate::fixture::*;
+use crate::queue::of_key::WaiterId;
 use crate::queue::shares::{Asker, Load, UserId};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
@@ -400,4 +401,33 @@ fn a_node_that_follows_a_master_breaks_nothing_more_and_tells_who_asked() {
     let told = key.settle();
     assert!(matches!(told[..], [(_, Answer::Refused(Refusal::MasterOnly))]), "{told:?}");
     assert_eq!(key.lock.as_ref().unwrap().len(), 2 * ENDED_A_STEP_MAX);
+}
+
+/// The client of a BREAK in slices goes away, so nobody is left to answer. The server may use its id for the next client
+/// that it blocks.
+#[test]
+fn a_break_whose_client_has_gone_answers_nobody() {
+    let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
+    key.perform(&Request::Break(Some(token))).unwrap();
+    // It was the first client that was blocked.
+    key.node.leave_queue(WaiterId(1), at(key.now).boot);
+    assert_eq!(key.settle(), []);
+    assert!(key.lock.is_none());
+}
+
+/// Between two slices of a BREAK all leases end, or the last holders release the lock. No grant is left, and none is
+/// elsewhere, so the operator is answered that all is done.
+#[test]
+fn a_break_whose_grants_end_by_themselves_is_done() {
+    for are_released in [false, true] {
+        let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
+        key.perform(&Request::Break(Some(token))).unwrap();
+        if are_released {
+            (0..2 * ENDED_A_STEP_MAX).for_each(|n| assert_eq!(key.release(&n.to_string()), Some(0)));
+        } else {
+            key.now = 60_001;
+        }
+        let told = key.settle();
+        assert!(matches!(told[..], [(_, Answer::Broken(broken))] if broken == token), "{are_released}: {told:?}");
+    }
 }
