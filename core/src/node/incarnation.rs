@@ -7,6 +7,7 @@
 use crate::durability::ledger::{Beginning, Ledger};
 use crate::durability::node_state::NodeState;
 use crate::durability::start::{GuardPolicy, Start};
+use crate::guard::evicted::Evicted;
 use crate::guard::guard_ms;
 use crate::keepalive::KeepAlives;
 use crate::members::Membership;
@@ -172,7 +173,10 @@ impl Node {
                     return false;
                 }
             }
-            None if self.saved_guard(now).is_none() && !self.ledger.outstanding_ttl().has_unseen(now) => {
+            None if self.evicted.is_empty()
+                && self.saved_guard(now).is_none()
+                && !self.ledger.outstanding_ttl().has_unseen(now) =>
+            {
                 return false;
             }
             None => {
@@ -182,6 +186,7 @@ impl Node {
                     flush.guard.lift();
                 }
                 self.slots.lift();
+                self.evicted = Evicted::default();
                 self.ledger.lift(self.skew_ms, now);
             }
         }

@@ -289,4 +289,14 @@ mod tests {
         ask.patience = Patience::new(Some(11)).unwrap();
         assert_eq!(later(&ask, Refusal::NotYet), Ok(Acquired::Queues));
     }
+
+    /// An operator who lifts the guard vouches that nobody holds a lock of this node: then an evicted lock is free too.
+    #[test]
+    fn an_evicted_lock_bars_its_key_no_longer_after_a_lift() {
+        let mut node = node();
+        node.evicted.note(KEY, Evictee::of(&mine(1)), at(0).boot);
+        node.guard_by_operator(None, at(100).boot);
+        let you = acquire(KEY, None, &ask("you", false), &mut node, at(150));
+        assert!(matches!(you, Ok(Acquired::Granted(_))), "{you:?}");
+    }
 }
