@@ -158,6 +158,10 @@ func (a *attempt) wait(by instant) (*grant, error) {
 		}
 		asked := now()
 		grant, err := a.waitOnce(left)
+		if err == nil {
+			troubleSince, a.trouble = never, nil
+			grant, err = a.inTime(grant, by)
+		}
 		if grant != nil {
 			return grant, nil
 		}
@@ -165,7 +169,6 @@ func (a *attempt) wait(by instant) (*grant, error) {
 			return nil, a.ctx.Err()
 		}
 		if err == nil {
-			troubleSince, a.trouble = never, nil
 			continue
 		}
 		// Nothing was sent over a connection that had ended before.
@@ -203,6 +206,17 @@ func (a *attempt) waitOnce(left time.Duration) (*grant, error) {
 		a.connections.giveIdle(connection)
 	}
 	return grant, err
+}
+
+// inTime returns a grant with most of its lease left; nil if the lock has to be waited for.
+func (a *attempt) inTime(grant *grant, by instant) (*grant, error) {
+	if grant == nil || grant.validUntil.since(now()) >= a.wanted.ttl/2 {
+		return grant, nil
+	}
+	// After a long wait the clocks may have drifted apart, and this program may have slept. So the lock is requested again, since
+	// the new lease counts from now.
+	a.isUnsure, a.mayRemain = true, true
+	return a.ask(by)
 }
 
 // endsWait reports whether an error that answers a waiting request ends the wait at once.

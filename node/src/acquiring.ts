@@ -180,9 +180,11 @@ class Attempt {
         // A server that has not answered by then hangs.
         const grant = await this.#send(connection, ['WAIT', String(left)], left + this.#connections.answerWithin);
         this.#connections.idle(connection);
-        if (grant) return grant;
+        connection = undefined;
         troubleSince = undefined;
         this.#trouble = undefined;
+        const inTime = await this.#inTime(grant, by);
+        if (inTime) return inTime;
       } catch (error) {
         this.#signal.throwIfAborted();
         if (connection) this.#connections.idle(connection);
@@ -197,6 +199,15 @@ class Attempt {
         await this.#pause(Math.min(ms, by - now()));
       }
     }
+  }
+
+  /** Returns a grant with most of its lease left; `null` if the lock has to be waited for. */
+  async #inTime(grant: Grant | null, by: number): Promise<Grant | null> {
+    if (!grant || grant.validUntil - now() >= this.#wanted.ttl / 2) return grant;
+    // After a long wait the clocks may have drifted apart, and this program may have slept. So the lock is requested
+    // again, since the new lease counts from now.
+    this.#isUnsure = true;
+    return this.#ask(by);
   }
 
   /** Returns whether an error that answers a waiting request ends the wait at once. */
