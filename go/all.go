@@ -11,8 +11,8 @@ import (
 // The locks are acquired one after the other, in the order of their bytes, so callers that acquire several like this never wait
 // for each other in a circle. That holds only for callers without other locks. A key that is named twice is acquired once.
 //
-// The error is that of [Client.Lock], for the first lock that could not be acquired; then none is held. Release all with
-// [UnlockAll].
+// The error is that of [Client.Lock], for the first lock that could not be acquired, or [ErrLost], for one that was lost before all
+// were held; then none is held. Release all with [UnlockAll].
 func (c *Client) LockAll(ctx context.Context, keys []string, options ...Option) ([]*Lock, error) {
 	settings, err := c.defaults.withLock(options)
 	if err != nil {
@@ -36,6 +36,13 @@ func (c *Client) LockAll(ctx context.Context, keys []string, options ...Option) 
 			defer end()
 		}
 		all = append(all, lock)
+		// One may have been lost while the next one was waited for.
+		for _, earlier := range all {
+			if err := earlier.held.state(); err != nil {
+				UnlockAll(context.WithoutCancel(ctx), all)
+				return nil, of(earlier.Key(), err)
+			}
+		}
 		settings.wait = max(0, by.since(now()))
 	}
 	return all, nil

@@ -91,15 +91,7 @@ export class Lock implements AsyncDisposable {
    * {@link LockLost}: nothing was done, so stop. docs/commands/gate.md
    */
   fenced<C extends SendingClient>(client: C, options: GateOptions): FencedClient<C> {
-    return fenced(client, this.held, options, () => {
-      if (this.isValid) return;
-      try {
-        this.#throwIfReleased();
-        this.held.throwIfLost();
-      } catch (error) {
-        throw named(error, this.key);
-      }
-    });
+    return fenced(client, this.held, options, () => this.check());
   }
 
   /**
@@ -188,6 +180,17 @@ export class Lock implements AsyncDisposable {
   /** Returns another lock of the same acquisition. @internal */
   protected again(): this {
     return new Lock(this.held) as this;
+  }
+
+  /** Throws unless the lock may be relied on. @internal */
+  check(): void {
+    if (this.isValid) return;
+    try {
+      this.#throwIfReleased();
+      this.held.throwIfLost();
+    } catch (error) {
+      throw named(error, this.key);
+    }
   }
 
   /** Leaves the lock to the end of its lease. @internal */

@@ -198,6 +198,8 @@ export class Palisade implements AsyncDisposable {
     const { wait } = checked(merged(this.#defaults, options));
     const by = wait === undefined ? undefined : now() + wait;
     const under = (held: Lock[]): T | Promise<T> => {
+      // One may have been lost while the next one was waited for.
+      for (const lock of held) lock.check();
       const key = names[held.length];
       if (key === undefined) return work(held);
       const rest = by === undefined ? options : { ...options, wait: Math.max(0, Math.floor(by - now())) };

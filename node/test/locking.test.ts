@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { createClient, createClientPool, createCluster } from 'redis';
-import { BadArgument, Closed, LockLost, NotAcquired, Palisade } from '../src/index.js';
+import { BadArgument, Closed, LockLost, type Loss, NotAcquired, Palisade } from '../src/index.js';
 import { onEach } from './server.js';
 import { eventually, soon } from './waiting.js';
 
@@ -29,6 +29,21 @@ onEach('locks', (bench) => {
     const next = await locks.lock(key);
     assert.ok(next.token > lock.token);
     await next.release();
+  });
+
+  it('is one of several of which none is worked under if one is lost while the next one is waited for', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    const [first, second] = [`${key}:a`, `${key}:b`];
+    await bench.outside.say('LOCK.ACQUIRE', second, 'somebody', '60000');
+    const lost: Loss[] = [];
+    const both = locks.withLocks([first, second], { onLost: (loss) => void lost.push(loss) }, () => assert.fail());
+    const failed = assert.rejects(both, { name: 'LockLost', key: Buffer.from(first) });
+    await bench.outside.waiters(second, 1);
+    await bench.outside.say('LOCK.BREAK', first);
+    await eventually('the first is lost', () => lost.length > 0);
+    await bench.outside.say('LOCK.RELEASE', second, 'somebody');
+    await failed;
+    await bench.outside.free(second);
   });
 
   it('is one of several that are acquired in the order of their bytes', async () => {

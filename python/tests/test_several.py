@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
 
-from palisade_client import BadArgument, LockLost, NotAcquired, Palisade, aio
+from faces import in_thread
+from palisade_client import BadArgument, LockLost, Loss, NotAcquired, Palisade, aio
 from servers import Node
+from waiting import eventually, soon
 
 
 def test_they_are_acquired_in_the_order_of_their_bytes(a_node: Node, key: str) -> None:
@@ -41,3 +44,27 @@ async def test_the_loss_of_one_is_raised_and_the_others_are_released(a_node: Nod
             async with locks.lock_all([a, b]):
                 a_node.outside.say("LOCK.BREAK", a)
         assert a_node.outside.users(b) == (0, 0)
+
+
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
+async def test_no_block_begins_if_one_was_lost_while_the_next_was_waited_for(face: str, a_node: Node, key: str) -> None:
+    a, b = f"{key}:a", f"{key}:b"
+    a_node.outside.say("LOCK.ACQUIRE", b, "somebody", 60_000)
+    lost: list[Loss] = []
+
+    def in_threads() -> None:
+        with Palisade(a_node.url, on_lost=lost.append) as locks, locks.lock_all([a, b]):
+            pytest.fail("all or none")
+
+    async def in_tasks() -> None:
+        async with aio.Palisade(a_node.url, on_lost=lost.append) as locks, locks.lock_all([a, b]):
+            pytest.fail("all or none")
+
+    both = asyncio.ensure_future(in_thread(in_threads) if face == "threads" else in_tasks())
+    await a_node.outside.waiters(b, 1)
+    a_node.outside.say("LOCK.BREAK", a)
+    await eventually("the first is lost", lambda: bool(lost))
+    a_node.outside.say("LOCK.RELEASE", b, "somebody")
+    with pytest.raises(LockLost, match=f"^{a}: "):
+        await soon(both)
+    await a_node.outside.free(b)

@@ -144,8 +144,7 @@ class Lock(Facts):
         return _run(self._hold.release)
 
     def __enter__(self) -> Self:
-        if not self.is_valid:
-            _run(self._hold.check)
+        self._check()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
@@ -155,6 +154,10 @@ class Lock(Facts):
         (``palisade_client``).
         """
         _run(self._hold.release_unless_lost if error is None else self._hold.release_quietly)
+
+    def _check(self) -> None:
+        if not self.is_valid:
+            _run(self._hold.check)
 
 
 class Permit(Lock, PermitFacts):
@@ -361,7 +364,13 @@ class Palisade:
         """
         with ExitStack() as held:
             ordered = in_order(keys, cast("dict[str, Any]", options), self._aio._defaults)
-            yield [held.enter_context(self.lock(key, **cast("LockOptions", rest))) for key, rest in ordered]
+            all_held: list[Lock] = []
+            for key, rest in ordered:
+                all_held.append(held.enter_context(self.lock(key, **cast("LockOptions", rest))))
+                # One may have been lost while the next one was waited for.
+                for lock in all_held:
+                    lock._check()
+            yield all_held
 
     def semaphore(self, key: Key, limit: int) -> Semaphore:
         """Returns a semaphore of at most ``limit`` permits at a time, from 1 to 65 535."""

@@ -417,7 +417,13 @@ class Palisade:
         """
         async with AsyncExitStack() as held:
             ordered = in_order(keys, cast("dict[str, Any]", options), self._defaults)
-            yield [await held.enter_async_context(self.lock(key, **cast("LockOptions", rest))) for key, rest in ordered]
+            all_held: list[Lock] = []
+            for key, rest in ordered:
+                all_held.append(await held.enter_async_context(self.lock(key, **cast("LockOptions", rest))))
+                # One may have been lost while the next one was waited for.
+                for lock in all_held:
+                    lock._hold.throw_if_released()
+            yield all_held
 
     def semaphore(self, key: Key, limit: int) -> Semaphore:
         """Returns a semaphore of at most ``limit`` permits at a time, from 1 to 65 535."""
