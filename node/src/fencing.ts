@@ -42,7 +42,8 @@ class Seen {
   exclusive = 0;
   any = 0;
   readonly permits = new Map<number, number>();
-  readonly working = new Map<Grant, Promise<unknown>>();
+  /** Each pass whose work goes on. One grant may pass several times. */
+  readonly working = new Map<Promise<unknown>, Grant>();
 
   /** Returns the largest token that refuses smaller ones of this mode. */
   largestAgainst({ mode, permit }: Grant): number {
@@ -56,10 +57,9 @@ class Seen {
     if (mode === 'exclusive') this.exclusive = token;
   }
 
-  /** Resolves when no holder that this one excludes is working. */
-  async wait(grant: Grant): Promise<void> {
-    const excluded = () => [...this.working].find(([other]) => exclude(grant, other));
-    for (let other = excluded(); other; other = excluded()) await other[1].catch(() => {});
+  /** Returns the work of a holder that this one excludes. */
+  workAgainst(grant: Grant): Promise<unknown> | undefined {
+    return [...this.working].find(([, other]) => exclude(grant, other))?.[0];
   }
 }
 
@@ -74,12 +74,13 @@ export class MemoryFence implements Fence<undefined> {
   async pass<T>(resource: string, grant: Grant, work: (passed: undefined) => Promise<T>): Promise<T> {
     const seen = this.#seen.get(resource) ?? new Seen();
     this.#seen.set(resource, seen);
-    await seen.wait(grant);
+    // Nothing is awaited between the last look and the pass: other holders could pass meanwhile.
+    for (let other = seen.workAgainst(grant); other; other = seen.workAgainst(grant)) await other.catch(() => {});
     const largest = seen.largestAgainst(grant);
     if (grant.token < largest) throw new Fenced(grant.token, largest);
     seen.remember(grant);
-    const done = work(undefined).finally(() => seen.working.delete(grant));
-    seen.working.set(grant, done);
+    const done: Promise<T> = work(undefined).finally(() => seen.working.delete(done));
+    seen.working.set(done, grant);
     return done;
   }
 }
