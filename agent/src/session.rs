@@ -20,7 +20,7 @@ pub struct Session {
     pub library: Bytes,
     /// The version of the client library, as it said itself.
     pub library_version: Bytes,
-    /// The time at which the connection began.
+    /// The time at which the connection began, or a RESET made it need the password again.
     pub since: Instant,
     /// The client's address, for people.
     pub peer: String,
@@ -45,5 +45,34 @@ impl Session {
             keeps: false,
             ends: false,
         }
+    }
+
+    /// Makes the connection as it was when it began. With `is_known` it needs no password.
+    pub fn reset(&mut self, is_known: bool) {
+        self.protocol = Protocol::Resp2;
+        self.name = Bytes::new();
+        // A connection that has not given the password gets no more time for it.
+        if self.is_known && !is_known {
+            self.since = Instant::now();
+        }
+        self.is_known = is_known;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::PASSWORD_TIME;
+
+    #[test]
+    fn a_reset_connection_has_time_for_its_password_once() {
+        let began = Instant::now() - PASSWORD_TIME;
+        let mut session = Session::new(1, "me".to_owned(), false);
+        (session.since, session.is_known) = (began, true);
+        session.reset(false);
+        assert!(!session.is_known && session.since > began);
+        session.since = began;
+        session.reset(false);
+        assert_eq!(session.since, began);
     }
 }

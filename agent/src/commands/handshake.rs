@@ -129,9 +129,7 @@ fn echo(Invocation { words, .. }: Invocation<'_>) -> Result<Work, Refused> {
 }
 
 fn reset(Invocation { state, session, .. }: Invocation<'_>) -> Result<Work, Refused> {
-    session.protocol = Protocol::Resp2;
-    session.is_known = state.password.is_none();
-    session.name = Bytes::new();
+    session.reset(state.password.is_none());
     Ok(Work::Done(Reply::Word("RESET")))
 }
 
