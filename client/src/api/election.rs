@@ -70,6 +70,7 @@ impl Election {
     /// proclamations.
     pub async fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, Error> {
         let value = checked(value.as_ref())?;
+        self.client.options().checked()?;
         let by = self.client.options().wait.map(|wait| Instant::now() + wait);
         loop {
             let mut options = self.client.options().clone();
@@ -206,4 +207,20 @@ pub(super) fn checked(value: &[u8]) -> Result<Vec<u8>, Error> {
         return Err(Error::new(ErrorKind::BadArgument, text));
     }
     Ok(value.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Options;
+
+    /// A program writes "without a limit" as the longest time that there is. `Client::lock` refuses that.
+    #[tokio::test]
+    async fn a_wait_that_is_too_long_is_refused() {
+        let client = Client::new(["redis://127.0.0.1:1"]).unwrap();
+        let election = client.with(&Options::new().wait(Duration::MAX)).election("leader");
+        assert_eq!(election.campaign("me").await.unwrap_err().kind(), ErrorKind::BadArgument);
+    }
 }

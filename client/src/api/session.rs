@@ -177,6 +177,7 @@ impl Session {
             return Err(Error::new(ErrorKind::BadArgument, "name one key at least"));
         }
         let options = self.client.options();
+        options.checked()?;
         let deadline = options.wait.map(|wait| Instant::now() + wait);
         let mut taken = Taken { session: self, keys: vec![] };
         for key in keys {
@@ -386,5 +387,20 @@ impl Drop for Taken<'_> {
         for lock in self.keys.iter().filter_map(|key| locks.remove(key)) {
             lock.give_back_later();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    /// A program writes "without a limit" as the longest time that there is. `Client::lock` refuses that.
+    #[tokio::test]
+    async fn a_wait_that_is_too_long_is_refused() {
+        let client = Client::new(["redis://127.0.0.1:1"]).unwrap();
+        let locks = client.with(&Options::new().wait(Duration::MAX));
+        assert_eq!(locks.lock("a").await.unwrap_err().kind(), ErrorKind::BadArgument);
+        assert_eq!(locks.lock_all(["a", "b"]).await.unwrap_err().kind(), ErrorKind::BadArgument);
     }
 }
