@@ -146,11 +146,13 @@ class Held:
         self._is_ended = True
         if self._timer is not None:
             self._timer.cancel()
-        if not self.is_elsewhere:
-            self._watching.cancel()
         self._on_end(self)
-        for listener in self._listeners:
-            listener()
+        # Nobody waits in an event loop that has ended.
+        if not self.connections.loop.is_closed():
+            if not self.is_elsewhere:
+                self._watching.cancel()
+            for listener in self._listeners:
+                listener()
         self._listeners.clear()
 
     def lose(self, reason: LossReason, more: str | None = None) -> None:

@@ -153,7 +153,11 @@ class Locks:
         closing.result()
 
     async def _close(self) -> None:
+        # An event loop that has ended has ended the connections too: leases run out by themselves.
+        has_loop = not self.connections.loop.is_closed()
         for held in list(self._held):
             held.lose(LossReason.CLOSED)
-            self.connections.give_back(held.acquisition)
-        await self.connections.close()
+            if has_loop:
+                self.connections.give_back(held.acquisition)
+        if has_loop:
+            await self.connections.close()
