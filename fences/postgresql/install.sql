@@ -146,7 +146,7 @@ BEGIN
         EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER palisade_fence', part);
     END LOOP;
     IF (SELECT relkind FROM pg_class WHERE oid = protected) = 'p' THEN
-        -- Partitions that come later inherit triggers for rows alone.
+        -- Partitions that come later inherit triggers for rows alone: their TRUNCATE is free until protect is called again.
         EXECUTE format('CREATE TRIGGER palisade_fence_row BEFORE INSERT OR UPDATE OR DELETE ON %s
             FOR EACH ROW EXECUTE FUNCTION palisade.require_fence(%L)', protected, resource);
         EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER palisade_fence_row', protected);

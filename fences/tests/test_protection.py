@@ -259,6 +259,11 @@ def test_partitions_are_protected_also_those_that_come_later(database: Database)
     boss.execute("INSERT INTO parted_3 VALUES (20, 0)")
     boss.execute("ALTER TABLE parted ATTACH PARTITION parted_3 FOR VALUES FROM (20) TO (30)")
     boss.commit()
+    # Such a partition has no trigger for this until protect is called again.
+    truncates = ["TRUNCATE parted_2", "TRUNCATE parted_3"]
+    for statement in truncates:
+        boss.execute(statement)
+    boss.rollback()
     writes = [
         "INSERT INTO parted VALUES (2, 0)",
         "INSERT INTO parted_1 VALUES (2, 0)",
@@ -273,6 +278,10 @@ def test_partitions_are_protected_also_those_that_come_later(database: Database)
         boss.commit()
         for statement in writes:
             refused("PF002", boss, statement)
+    boss.execute("SELECT palisade.protect('parted', 'prices')")
+    boss.commit()
+    for statement in [*writes, *truncates]:
+        refused("PF002", boss, statement)
     fence(boss, TOKEN)
     for statement in writes:
         boss.execute(statement)
