@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::future::poll_fn;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::task::{Poll, ready};
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
@@ -82,13 +84,19 @@ impl Group {
     }
 
     /// Returns the next event. After `Gone`, there is none.
+    ///
+    /// Looks at the processes each time that the task is woken, not only after SIGCHLD: if this program did not run for
+    /// a while, a timer may wake it before the signal has been passed on.
     pub async fn event(&mut self) -> Event {
-        loop {
-            if let Some(event) = self.poll() {
-                return event;
+        poll_fn(|context| {
+            loop {
+                if let Some(event) = self.poll() {
+                    return Poll::Ready(event);
+                }
+                ready!(self.children.poll_recv(context));
             }
-            self.children.recv().await;
-        }
+        })
+        .await
     }
 
     /// Sends `signal` to the whole group, which may be gone.
@@ -195,4 +203,39 @@ fn not_started(program: &OsString, why: &std::io::Error) -> Failure {
         _ => why.to_string(),
     };
     Failure::new(NOT_STARTED, format!("{}: {why}", printable(program.as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::process::Stdio;
+    use std::task::{Context, Waker};
+
+    use nix::sys::wait::{Id, waitid};
+
+    use super::*;
+
+    /// A timer wakes this program after a pause. It sees the end of the command, although no signal has told it of that
+    /// yet.
+    #[test]
+    #[expect(clippy::zombie_processes, reason = "the group waits for it")]
+    fn an_end_is_seen_before_its_signal() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _runs = runtime.enter();
+        let mut command = Command::new("cat");
+        let mut started = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let leader = Pid::from_raw(started.id() as i32);
+        let mut group = Group { leader, ended: None, children: signal(SignalKind::child()).unwrap() };
+        {
+            // The runtime does not run, so it passes no signal on.
+            let mut context = Context::from_waker(Waker::noop());
+            let mut event = pin!(group.event());
+            assert_eq!(event.as_mut().poll(&mut context), Poll::Pending);
+            drop(started.stdin.take());
+            waitid(Id::Pid(leader), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
+            assert_eq!(event.as_mut().poll(&mut context), Poll::Ready(Event::Gone));
+        }
+        assert_eq!(group.ended(), Some(End::Code(0)));
+    }
 }

@@ -209,6 +209,7 @@ impl<'a> Running<'a> {
             let (term_at, kill_at) = (self.term_at.unwrap_or(now), self.kill_at.unwrap_or(now));
             let look = lease::until_term(self.guard.valid_for(), self.job.grace).min(self.job.ttl / LOOKS_A_LEASE);
             tokio::select! {
+                // An end of the command that can be seen outranks a loss.
                 biased;
                 event = self.group.event() => match event {
                     Event::Gone => break,
