@@ -236,8 +236,8 @@ impl ShownGrant {
     /// tokens that the owner received.
     fn is_known_as(&mut self, held: &Holding) {
         self.ttl = self.ttl.max(held.guard.valid_for());
-        // The owner received this token; a larger one may be on a node whose raise no majority has followed yet.
-        self.token = held.guard.token();
+        // Either may be the newer one: the owner may have gone on at another process.
+        self.token = self.token.max(held.guard.token());
         self.tokens.extend(&held.told);
     }
 }

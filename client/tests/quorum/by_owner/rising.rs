@@ -1,0 +1,52 @@
+//! Locks whose token rises while another process acts for their owner.
+
+use palisade_client::by_owner::{ByOwner, Take};
+
+use super::{TTL, patient, process, take, takes};
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::int;
+use crate::proxy::{Proxy, before_each};
+
+/// A lock that one process acquired, and that another one extended after its token had risen.
+struct Risen {
+    nodes: Nodes,
+    proxies: Vec<Proxy>,
+    /// The process that acquired it, through the proxies. Its lease is so short that it does not hear of changes.
+    first: ByOwner,
+    other: ByOwner,
+    /// The token that the owner received first, and the one that it received from the other process.
+    tokens: [u64; 2],
+}
+
+impl Risen {
+    async fn new() -> Self {
+        let nodes = Nodes::start(3);
+        let (proxies, addresses) = before_each(&nodes.0).await;
+        let (first, other) = (patient(&addresses).await.by_owner(), process(&nodes).await);
+        let granted = takes(&first, Take { ttl: ms(2_900), ..take("me") }).await;
+        other.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
+        until("every node has it", async || nodes.holding("k") == 3).await;
+        let infos = nodes.say("LOCK.INFO k");
+        let raised = infos.iter().map(|info| info.field("token").as_int()).max().unwrap() + 1_000;
+        let fence = format!("LOCK.FENCE k {} {raised}", infos[0].field("owner").as_text());
+        for server in &nodes.0 {
+            until("its state file allows that", async || server.client().say(&fence) == int(raised)).await;
+        }
+        let risen = other.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
+        assert!(risen > granted.token);
+        Self { nodes, proxies, first, other, tokens: [granted.token, risen] }
+    }
+}
+
+/// Both processes show the token that the owner received last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_process_shows_the_risen_token() {
+    let Risen { first, other, tokens: [granted, risen], nodes: _nodes, proxies: _proxies } = Risen::new().await;
+    for locks in [&first, &other] {
+        let shown = locks.info(b"k", None).await.unwrap().unwrap();
+        assert_eq!(shown.grants[0].token, risen);
+        for token in [granted, risen] {
+            assert!(first.check(b"k", token).await.unwrap().is_some(), "the first process told the owner of {granted}");
+        }
+    }
+}
