@@ -145,7 +145,7 @@ impl Change<'_> {
         if let (What::Release { level: Some(1) }, None, None) = (&what, self.token, &*held) {
             return self.free().await;
         }
-        match (self.find(&mut held).await, &what) {
+        match (self.find(slot, &mut held).await, &what) {
             (Err(error), What::Release { .. }) if error.kind() == ErrorKind::NoQuorum => {
                 return Err(error.before_release());
             }
@@ -163,7 +163,10 @@ impl Change<'_> {
             }
             // A majority may have forgotten the lock after restarts, or another process may have extended it.
             Err(error) if error.kind() == ErrorKind::Lost => {
-                *held = finding::find(self.this, self.id, self.checked).await?;
+                if let Some(lost) = &*held {
+                    slot.remember(lost);
+                }
+                *held = finding::find(self.this, self.id, slot, self.checked).await?;
                 let again = self.perform(&mut held, &what).await;
                 again.map_err(|error| if error.kind() == ErrorKind::Lost { changes_meet() } else { error })
             }
@@ -189,13 +192,13 @@ impl Change<'_> {
     }
 
     /// Searches the nodes for the lock, unless the request is about the grant that this process knows.
-    async fn find(&self, held: &mut Option<Holding>) -> Result<(), Error> {
+    async fn find(&self, slot: &Slot, held: &mut Option<Holding>) -> Result<(), Error> {
         let is_known = match held.as_mut() {
             Some(holding) => self.is_known(holding).await?,
             None => false,
         };
         if !is_known {
-            *held = finding::find(self.this, self.id, self.checked).await?;
+            *held = finding::find(self.this, self.id, slot, self.checked).await?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use redis::Value;
 use tokio::sync::mpsc;
 
 use super::owners::ByOwner;
-use super::table::{Holding, Id};
+use super::table::{Holding, Id, Slot};
 use super::views::{GrantView, Views};
 use crate::net::calls::Calls;
 use crate::net::lease::Lease;
@@ -28,7 +28,13 @@ use crate::{Error, ErrorKind, Guard, Why};
 ///
 /// # Errors
 /// `NoQuorum`: too few nodes answer to tell.
-pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Holding>, Error> {
+pub async fn find(this: &ByOwner, id: &Id, slot: &Slot, checked: Checked) -> Result<Option<Holding>, Error> {
+    let mut found = search(this, id, checked).await?;
+    slot.recall(found.as_mut());
+    Ok(found)
+}
+
+async fn search(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Holding>, Error> {
     let nodes = this.nodes();
     let views = Views::ask(nodes, &id.key, None, checked.given, |views| own(views, id).is_some()).await;
     let Some(found) = own(&views, id) else { return Err(views.too_few()) };

@@ -29,14 +29,45 @@ pub struct Slot {
     pub held: AsyncMutex<Option<Holding>>,
     /// Notified to end the waiting requests of this owner.
     pub gives_up: Notify,
+    /// The last grant that ended as far as this process knows. The owner may have gone on at another process.
+    former: Mutex<Option<Former>>,
+}
+
+/// A grant that ended as far as this process knows.
+#[derive(Debug)]
+struct Former {
+    attempt: Arc<[u8]>,
+    /// The tokens that the owner received.
+    told: Vec<u64>,
 }
 
 impl Slot {
     /// Returns the lock that the owner holds, once no other request of this owner uses the slot. A lost one is none.
     pub async fn held(&self) -> AsyncMutexGuard<'_, Option<Holding>> {
         let mut held = self.held.lock().await;
-        held.take_if(|held| held.guard.is_lost());
+        if let Some(lost) = held.take_if(|held| held.guard.is_lost()) {
+            self.remember(&lost);
+        }
         held
+    }
+
+    /// Remembers the tokens of a grant that may go on at another process, until the grant is found again.
+    pub fn remember(&self, lost: &Holding) {
+        let attempt = Arc::clone(&lost.guard.lease().owner);
+        *self.former() = Some(Former { attempt, told: lost.told.clone() });
+    }
+
+    /// Adds the remembered tokens to the grant that was `found`, if they are of this grant, and forgets them.
+    pub fn recall(&self, found: Option<&mut Holding>) {
+        if let (Some(former), Some(found)) = (self.former().take(), found)
+            && former.attempt == found.guard.lease().owner
+        {
+            found.add_given(&former.told);
+        }
+    }
+
+    fn former(&self) -> MutexGuard<'_, Option<Former>> {
+        self.former.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,12 +137,14 @@ impl Table {
         Arc::clone(slots.by_id.entry(id.clone()).or_default())
     }
 
-    /// Forgets this owner if nothing uses its slot any longer.
+    /// Forgets this owner if nothing uses its slot any longer. A slot with tokens of a grant that may go on stays until
+    /// unused slots are removed.
     pub fn forget(&self, id: &Id, slot: Arc<Slot>) {
         let mut slots = self.slots();
         drop(slot);
         if let Entry::Occupied(slot) = slots.by_id.entry(id.clone())
             && !is_used(slot.get())
+            && slot.get().former().is_none()
         {
             slot.remove();
         }

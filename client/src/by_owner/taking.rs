@@ -245,7 +245,7 @@ impl OneRequest<'_> {
     async fn find_held(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let mut held = slot.held().await;
         if held.is_none() {
-            *held = finding::find(self.this, self.id, self.checked).await?;
+            *held = finding::find(self.this, self.id, slot, self.checked).await?;
         }
         match &mut *held {
             Some(holding) => self.extended(holding).await,
@@ -299,6 +299,7 @@ impl OneRequest<'_> {
             self.bind(&mut holding, kept, keeper);
         }
         *held = Some(holding);
+        slot.recall(None);
         give_back.disarm();
         Ok(granted)
     }

@@ -1,6 +1,7 @@
 //! Locks whose token rises while another process acts for their owner.
 
-use palisade_client::by_owner::{ByOwner, Take};
+use palisade_client::ErrorKind;
+use palisade_client::by_owner::{ByOwner, Reach, Take};
 
 use super::{TTL, patient, process, take, takes};
 use crate::fixture::{Nodes, ms, until};
@@ -49,4 +50,26 @@ async fn every_process_shows_the_risen_token() {
             assert!(first.check(b"k", token).await.unwrap().is_some(), "the first process told the owner of {granted}");
         }
     }
+}
+
+/// The first process forgot the lock, which the other one extended for longer. It still knows the token that it gave the
+/// owner, also if it could not find the lock at first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_earlier_token_names_the_grant_after_the_process_lost_sight_of_it() {
+    let Risen { nodes, proxies, first, tokens: [granted, risen], .. } = Risen::new().await;
+    until("its own copy of the lease has ended", async || first.counts().0 == 0).await;
+    proxies[..2].iter().for_each(Proxy::cut);
+    let release = async || first.release(b"k", b"me", Some(1), Some(granted)).await;
+    assert_eq!(release().await.unwrap_err().kind(), ErrorKind::NoQuorum);
+    proxies[..2].iter().for_each(Proxy::pass);
+    connected_again(&first).await;
+    assert_eq!(first.extend(b"k", b"me", TTL, Some(granted)).await.unwrap(), Some(risen));
+    assert_eq!(first.release(b"k", b"me", Some(1), Some(granted)).await.unwrap(), Some(0));
+    until("it is free", async || nodes.holding("k") == 0).await;
+}
+
+/// Waits until the process reaches all nodes.
+async fn connected_again(locks: &ByOwner) {
+    let are_up = || locks.standing().nodes.iter().all(|(_, reach)| matches!(reach, Reach::Up));
+    until("all nodes are reached", async || are_up()).await;
 }
