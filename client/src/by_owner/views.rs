@@ -193,6 +193,22 @@ impl Views {
         seen.iter().map(|(_, grant)| grant.token.get()).collect()
     }
 
+    /// Returns the attempts whose grant a majority of the nodes has, or may have.
+    pub fn perhaps_held(&self) -> Vec<Vec<u8>> {
+        let by_attempt = self.by_attempt().into_iter();
+        let held = by_attempt.filter(|(_, shown)| self.known(shown) != HoldStatus::NotHeld);
+        held.map(|(attempt, _)| attempt.to_vec()).collect()
+    }
+
+    /// Returns whether a majority of the nodes answered without the grant of any of these attempts. (A node with more
+    /// grants than it lists counts as one without. It lists the oldest.)
+    pub fn are_gone<'a>(&self, attempts: impl IntoIterator<Item = &'a Vec<u8>>) -> bool {
+        let by_attempt = self.by_attempt();
+        let listing = |shown: &Vec<(usize, _)>| shown.chunk_by(|one, other| one.0 == other.0).count();
+        let lacking = |attempt: &Vec<u8>| self.answered() - by_attempt.get(&**attempt).map_or(0, listing);
+        attempts.into_iter().all(|attempt| lacking(attempt) >= majority(self.by_node.len()))
+    }
+
     /// Returns whether the nodes whose grants are unknown are too few to change which grants a majority has. A node's
     /// grants are unknown if it did not answer, or may have forgotten grants.
     pub fn is_decided(&self) -> bool {

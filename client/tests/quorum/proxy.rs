@@ -19,6 +19,7 @@ const HOLD_ANSWERS: u8 = 4;
 const CUT_LOOK: u8 = 5;
 const ANSWER_EVERY_OTHER: u8 = 6;
 const LOSE_LISTENER: u8 = 7;
+const HOLD_BREAK: u8 = 8;
 
 /// Starts a proxy in front of each of `nodes`, and a client that is connected through them.
 pub async fn proxied(nodes: &Nodes) -> (Vec<Proxy>, Client) {
@@ -128,6 +129,11 @@ impl Proxy {
         self.mode.store(CUT_LOOK, Ordering::Relaxed);
     }
 
+    /// Passes everything, until a LOCK.BREAK comes. From then on holds answers, until it passes everything again.
+    pub fn hold_break(&self) {
+        self.mode.store(HOLD_BREAK, Ordering::Relaxed);
+    }
+
     /// The connection of the next LOCK.HEAR is half open from then on, until the proxy ends.
     pub fn lose_listener(&self) {
         self.mode.store(LOSE_LISTENER, Ordering::Relaxed);
@@ -171,6 +177,10 @@ async fn carry(client: TcpStream, server: UnixStream, mode: Arc<AtomicU8>, delay
                 CUT_LOOK if buffer[..count].windows(9).any(|word| word == b"LOCK.INFO") => {
                     mode.store(PASS, Ordering::Relaxed);
                     return;
+                }
+                HOLD_BREAK if buffer[..count].windows(10).any(|word| word == b"LOCK.BREAK") => {
+                    mode.store(HOLD_ANSWERS, Ordering::Relaxed);
+                    to_server.write_all(&buffer[..count]).await.unwrap_or(());
                 }
                 _ => to_server.write_all(&buffer[..count]).await.unwrap_or(()),
             }

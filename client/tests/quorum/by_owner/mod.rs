@@ -1,5 +1,6 @@
 //! Locks under names that the caller chooses, used by several processes that act for the same owners.
 
+mod breaking;
 mod releasing;
 mod rising;
 mod waiting;
