@@ -9,8 +9,8 @@ use crate::values::token::Token;
 /// The grants of one holder may have different tokens on different nodes, until all are raised to one of them. An
 /// earlier holder had a token that a majority reached, and each of these nodes gave the later holder a larger one. So
 /// `token` belongs to no earlier holder if the nodes that show neither it nor a smaller token are no majority.
-/// (Readers, and permits of different numbers, are not ordered. Two of them share a token only if clocks agree to the
-/// microsecond.)
+/// (Readers, and permits of different numbers, are not ordered. Two of them can have the same token: two requests of one
+/// process at the same time propose the same one if a node's tokens are ahead of the clock.)
 pub fn is_named_by(nodes: usize, shown: &[Token], token: Token) -> bool {
     let not_above = shown.iter().filter(|&&other| other <= token).count();
     shown.contains(&token) && not_above > nodes - majority(nodes)
