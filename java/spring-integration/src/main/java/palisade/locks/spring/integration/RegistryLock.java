@@ -30,6 +30,9 @@ public final class RegistryLock implements DistributedLock {
     /** The lock itself; {@code null} while no thread has it. Only the thread that has {@link #local} sets it. */
     private volatile LockHandle handle;
 
+    /** Whether a lock of the present holds was lost, so that the last unlock throws. Only who has {@link #local} uses it. */
+    private boolean lost;
+
     private volatile long touched;
 
     RegistryLock(Palisade locks, String key, LockOptions options) {
@@ -94,11 +97,24 @@ public final class RegistryLock implements DistributedLock {
 
     private void acquire(LockOptions wanted) throws InterruptedException {
         local.lockInterruptibly();
-        if (handle == null) {
-            try {
-                handle = locks.lock(key, wanted);
-            } finally {
-                unlockUnlessHeld();
+        hold(wanted);
+    }
+
+    /** Acquires the lock for a new hold of this thread, unless an earlier hold has it; anew if it was lost meanwhile. */
+    private void hold(LockOptions wanted) throws InterruptedException {
+        if (handle != null && handle.isValid()) {
+            return;
+        }
+        lost = local.getHoldCount() > 1;
+        if (handle != null) {
+            handle.release();
+            handle = null;
+        }
+        try {
+            handle = locks.lock(key, wanted);
+        } finally {
+            if (handle == null) {
+                local.unlock();
             }
         }
     }
@@ -135,40 +151,37 @@ public final class RegistryLock implements DistributedLock {
         if (!local.tryLock(nanos, TimeUnit.NANOSECONDS)) {
             return false;
         }
-        if (handle != null) {
-            return true;
-        }
         long left = Math.min(Math.max(0, by - System.nanoTime()), WAIT_MOST.toNanos());
         try {
-            handle = locks.lock(key, wanted.waitUpTo(Duration.ofMillis(TimeUnit.NANOSECONDS.toMillis(left))));
+            hold(wanted.waitUpTo(Duration.ofMillis(TimeUnit.NANOSECONDS.toMillis(left))));
             return true;
         } catch (NotAcquiredException e) {
+            // Earlier holds of a lost lock end too: a leader of Spring does not unlock after this.
+            while (local.isHeldByCurrentThread()) {
+                local.unlock();
+            }
             return false;
-        } finally {
-            unlockUnlessHeld();
-        }
-    }
-
-    private void unlockUnlessHeld() {
-        if (handle == null) {
-            local.unlock();
         }
     }
 
     /**
      * Releases the lock, once this thread has done that as often as it acquired it.
      *
-     * @throws IllegalStateException if the thread does not have the lock
+     * @throws IllegalStateException if the thread does not have the lock, as after a {@code tryLock} in vain that found it lost
      * @throws ConcurrentModificationException if the lock was lost before: the last steps may have been done without it
      */
     @Override
     public void unlock() {
         check();
-        LockHandle last = local.getHoldCount() == 1 ? handle : null;
+        boolean isLast = local.getHoldCount() == 1;
+        LockHandle last = isLast ? handle : null;
         try {
             if (last != null) {
                 handle = null;
                 last.close();
+            }
+            if (isLast && lost) {
+                throw new ConcurrentModificationException("the lock " + key + " was lost before");
             }
         } catch (LockLostException e) {
             throw new ConcurrentModificationException(e.getMessage(), e);
@@ -180,10 +193,11 @@ public final class RegistryLock implements DistributedLock {
     /** Extends the lock to {@code ttl} from now; if that is {@code null}, to its own ttl. */
     void renew(Duration ttl) {
         check();
+        LockHandle own = handle().orElseThrow(() -> new IllegalStateException("the lock " + key + " was lost"));
         if (ttl == null) {
-            handle.extend();
+            own.extend();
         } else {
-            handle.extend(ttl);
+            own.extend(ttl);
         }
     }
 
