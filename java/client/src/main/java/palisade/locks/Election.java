@@ -3,6 +3,7 @@ package palisade.locks;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 
 /**
@@ -53,17 +54,12 @@ public final class Election {
      *
      * @param value of the leader, such as its address; at most 1002 bytes
      * @param options as of {@link #campaign(String, LockOptions)}
-     * @return the leadership; cancelling it gives the campaign up
+     * @return the leadership; cancelling it, or completing it otherwise, gives the campaign up
      */
     public CompletableFuture<Leadership> campaignAsync(String value, LockOptions options) {
         Campaign campaign = new Campaign(locks, name, value, options.ofLeader(), Note.newFlow());
-        CompletableFuture<Leadership> own = Waits.forCaller(Waits.named(name, campaign.run()), locks.connections.callers);
-        own.whenComplete((leadership, failure) -> {
-            if (own.isCancelled()) {
-                campaign.giveUp(failure);
-            }
-        });
-        return own;
+        return Waits.forCaller(Waits.named(name, campaign.run()), locks.connections.callers,
+                () -> campaign.giveUp(new CancellationException("the campaign was given up")));
     }
 
     /**

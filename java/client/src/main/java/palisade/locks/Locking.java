@@ -77,13 +77,8 @@ final class Locking {
 
     CompletableFuture<LockHandle> takeAsync(String key, List<String> mode, LockOptions options) {
         Taking taking = begin(new Wanted(key, mode, options, Duration.ZERO, Note.newFlow()));
-        CompletableFuture<LockHandle> own = Waits.forCaller(taking.lock, connections.callers);
-        own.whenComplete((lock, failure) -> {
-            if (own.isCancelled()) {
-                taking.giveUp(new CancellationException("the wait was given up"));
-            }
-        });
-        return own;
+        return Waits.forCaller(taking.lock, connections.callers,
+                () -> taking.giveUp(new CancellationException("the wait was given up")));
     }
 
     /** An acquisition under way, by one attempt after the other. */

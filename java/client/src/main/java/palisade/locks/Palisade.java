@@ -202,7 +202,8 @@ public final class Palisade implements AutoCloseable {
      *
      * @param key the name of the lock
      * @param options how to wait, and how to keep it
-     * @return the held lock; cancelling it gives the wait up, and leaves nothing behind
+     * @return the held lock; cancelling it, or completing it otherwise as {@link CompletableFuture#orTimeout} does, gives the
+     *         wait up, and leaves nothing behind
      * @see #lock(String)
      */
     public CompletableFuture<LockHandle> lockAsync(String key, LockOptions options) {
@@ -262,7 +263,7 @@ public final class Palisade implements AutoCloseable {
      *
      * @param key the name of the lock
      * @param options how to wait, and how to keep it
-     * @return the held lock; cancelling it gives the wait up
+     * @return the held lock; cancelling it, or completing it otherwise, gives the wait up
      * @see #readLock(String, LockOptions)
      */
     public CompletableFuture<LockHandle> readLockAsync(String key, LockOptions options) {

@@ -49,7 +49,7 @@ public final class Semaphore {
      * Waits in turn until a permit is free.
      *
      * @param options how to wait, and how to keep it
-     * @return the permit; cancelling it gives the wait up
+     * @return the permit; cancelling it, or completing it otherwise, gives the wait up
      */
     public CompletableFuture<LockHandle> acquireAsync(LockOptions options) {
         return locks.takeAsync(key, mode, options);

@@ -64,12 +64,26 @@ final class Waits {
 
     /** Returns a future that completes on a thread that the caller may block, without what futures put around failures. */
     static <T> CompletableFuture<T> forCaller(CompletableFuture<T> future, Executor executor) {
+        return forCaller(future, executor, () -> {
+        });
+    }
+
+    /**
+     * Returns a future that completes on a thread that the caller may block. If somebody else completes it before, as
+     * {@link CompletableFuture#orTimeout} does, nobody receives the result: {@code giveUp} is called, at once and again when
+     * the result is there.
+     */
+    static <T> CompletableFuture<T> forCaller(CompletableFuture<T> future, Executor executor, Runnable giveUp) {
         CompletableFuture<T> own = new CompletableFuture<>();
+        own.whenComplete((result, thrown) -> {
+            if (!future.isDone()) {
+                giveUp.run();
+            }
+        });
         future.whenCompleteAsync((result, thrown) -> {
-            if (thrown == null) {
-                own.complete(result);
-            } else {
-                own.completeExceptionally(Refusals.unwrap(thrown));
+            boolean received = thrown == null ? own.complete(result) : own.completeExceptionally(Refusals.unwrap(thrown));
+            if (!received) {
+                giveUp.run();
             }
         }, executor);
         return own;
