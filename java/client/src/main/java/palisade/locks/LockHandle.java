@@ -142,11 +142,12 @@ public final class LockHandle implements AutoCloseable {
     /**
      * Returns another handle of this acquisition.
      *
-     * @return the handle
+     * @return the handle; if the caller cancels this, or completes it otherwise, its hold is released
      * @see #reenter()
      */
     public CompletableFuture<LockHandle> reenterAsync() {
-        return forCaller(reentering());
+        CompletableFuture<LockHandle> inner = reentering();
+        return Waits.forCaller(inner, connections.callers, () -> inner.thenAccept(LockHandle::releaseAsync));
     }
 
     private CompletableFuture<LockHandle> reentering() {

@@ -346,11 +346,13 @@ public final class Palisade implements AutoCloseable {
      *
      * @param from what {@link LockHandle#handOver()} returned there
      * @param options how to keep it
-     * @return the held lock
+     * @return the held lock; if the caller cancels this, or completes it otherwise, the lock is left to be adopted again until
+     *         its lease ends
      * @see #adopt(HandOver, LockOptions)
      */
     public CompletableFuture<LockHandle> adoptAsync(HandOver from, LockOptions options) {
-        return Waits.forCaller(locking.adopt(from, options), locking.connections.callers);
+        CompletableFuture<LockHandle> lock = locking.adopt(from, options);
+        return Waits.forCaller(lock, locking.connections.callers, () -> lock.thenAccept(LockHandle::abandon));
     }
 
     /**
