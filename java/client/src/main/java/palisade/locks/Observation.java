@@ -32,9 +32,10 @@ public final class Observation implements AutoCloseable {
     /** The state that was seen last; {@code null} before, and after a break. */
     private Leader.State known;
 
-    /** The last report; {@code null} before the first. */
+    /** The last report that a caller received; {@code null} before the first. */
     private Optional<Leader> reported;
 
+    /** The report that was asked for, until a caller receives it. */
     private CompletableFuture<Optional<Leader>> pending;
 
     private boolean closed;
@@ -53,19 +54,51 @@ public final class Observation implements AutoCloseable {
      * @throws ClosedException if the {@link Palisade} was closed
      */
     public Optional<Leader> next() throws InterruptedException {
+        CompletableFuture<Optional<Leader>> asked = asking();
         // An interruption leaves the question open: the next call gets its answer.
-        return Waits.get(asking(), interrupted -> {
+        Optional<Leader> leader = Waits.get(asked, interrupted -> {
         });
+        received(asked, leader);
+        return leader;
     }
 
     /**
      * Returns the next change. A call while one is awaited waits for the same one.
      *
-     * @return the leader; empty if nobody leads
+     * @return the leader; empty if nobody leads. If the caller cancels this, or completes it otherwise, the next call reports the
+     *         change
      * @see #next()
      */
     public CompletableFuture<Optional<Leader>> nextAsync() {
-        return Waits.forCaller(asking(), connections.callers);
+        CompletableFuture<Optional<Leader>> asked = asking();
+        CompletableFuture<Optional<Leader>> own = new CompletableFuture<>();
+        asked.whenCompleteAsync((leader, thrown) -> {
+            // Before the caller receives it, and so can ask for the next one.
+            Optional<Leader> before = received(asked, leader);
+            boolean isReceived = thrown == null ? own.complete(leader) : own.completeExceptionally(Refusals.unwrap(thrown));
+            if (!isReceived) {
+                reportAgain(before);
+            }
+        }, connections.callers);
+        return own;
+    }
+
+    /** Notes that a caller receives an answer, {@code null} for a failure. Returns the last report before. */
+    private synchronized Optional<Leader> received(CompletableFuture<Optional<Leader>> asked, Optional<Leader> leader) {
+        Optional<Leader> before = reported;
+        if (pending == asked) {
+            pending = null;
+        }
+        if (leader != null && isNews(leader)) {
+            reported = leader;
+        }
+        return before;
+    }
+
+    /** Takes back a report that no caller received: the next call begins with the present state. */
+    private synchronized void reportAgain(Optional<Leader> before) {
+        reported = before;
+        known = null;
     }
 
     private CompletableFuture<Optional<Leader>> asking() {
@@ -76,6 +109,10 @@ public final class Observation implements AutoCloseable {
             }
             if (pending != null && !pending.isDone()) {
                 return pending;
+            }
+            if (pending != null) {
+                // No caller has received the last report: the server is asked for the present state, not for what follows that.
+                known = null;
             }
             asked = Waits.named(name, new CompletableFuture<Optional<Leader>>());
             pending = asked;
@@ -122,9 +159,6 @@ public final class Observation implements AutoCloseable {
         synchronized (this) {
             known = state;
             isNews = isNews(state.leader());
-            if (isNews) {
-                reported = state.leader();
-            }
         }
         if (isNews) {
             asked.complete(state.leader());
