@@ -172,12 +172,21 @@ final class Attempt {
             connections.giveIdle(connection);
             if (failure != null) {
                 troubled(failure, asked);
-            } else if (grant != null) {
+                return;
+            }
+            troubleSince = Clock.NEVER;
+            trouble = null;
+            if (grant == null) {
+                waitInQueue();
+            } else if (grant.validUntil() - Clock.now() >= wanted.ttl() / 2) {
                 granted(grant);
             } else {
-                troubleSince = Clock.NEVER;
-                trouble = null;
-                waitInQueue();
+                // After a long wait the clocks may have drifted apart, and this program may have slept. So the lock is requested
+                // again, since the new lease counts from now.
+                synchronized (this) {
+                    unsure = true;
+                }
+                ask(false);
             }
         });
     }
