@@ -27,6 +27,8 @@ public final class LockGroup implements AutoCloseable {
         try {
             for (String key : ordered) {
                 all.add(locking.take(key, List.of(), Election.until(options, by)));
+                // One may have been lost while the next was waited for.
+                all.forEach(LockHandle::check);
             }
         } catch (Throwable e) {
             all.forEach(LockHandle::releaseAsync);

@@ -304,12 +304,23 @@ public final class LockHandle implements AutoCloseable {
         boolean before = isReleased();
         Release outcome = release();
         if (outcome == Release.LOST && !before) {
-            throw (LockLostException) new LockLostException(held.loss()).of(key());
+            throw lostException();
         }
         if (outcome == Release.UNKNOWN) {
             LOGGER.log(System.Logger.Level.WARNING, "the release of {0} was not answered: it is free when its lease ends, if not"
                     + " before", Note.printable(key()));
         }
+    }
+
+    /** Throws if the lock is no longer valid. */
+    void check() {
+        if (!isValid()) {
+            throw lostException();
+        }
+    }
+
+    private LockLostException lostException() {
+        return (LockLostException) new LockLostException(held.loss()).of(key());
     }
 
     /**

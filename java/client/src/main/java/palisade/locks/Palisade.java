@@ -312,6 +312,7 @@ public final class Palisade implements AutoCloseable {
      * @return the locks
      * @throws InterruptedException if the thread is interrupted: the wait is given up, and nothing stays behind
      * @throws NotAcquiredException of the first one that was not free in time
+     * @throws LockLostException if one was lost while another was waited for
      */
     public LockGroup lockAll(Collection<String> keys, LockOptions options) throws InterruptedException {
         return LockGroup.acquire(locking, keys, options);
