@@ -26,6 +26,9 @@ public final class LockHandle implements AutoCloseable {
 
     private CompletableFuture<Release> released;
 
+    /** What {@link #lost} returned. */
+    private CompletableFuture<Loss> lost;
+
     LockHandle(Held held, Connections connections, Releasing releasing) {
         this.held = held;
         this.connections = connections;
@@ -92,10 +95,14 @@ public final class LockHandle implements AutoCloseable {
      * Returns a future of the loss. A release cancels it. What depends on it runs on a thread of
      * {@link Palisade.Builder#executor}.
      *
-     * @return a new future, which affects no other one
+     * @return the same future at each call, and a new one after a caller has completed it; it affects no other handle
      */
-    public CompletableFuture<Loss> lost() {
-        return held.lost();
+    public synchronized CompletableFuture<Loss> lost() {
+        // A new one at each call would stay until the lock ends.
+        if (lost == null || lost.isDone()) {
+            lost = held.lost();
+        }
+        return lost;
     }
 
     /** Extends the lease to the ttl of the lock from now. Not needed where the lock is extended in the background. */
