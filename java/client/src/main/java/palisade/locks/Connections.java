@@ -42,7 +42,14 @@ final class Connections {
     Connections(Transport transport, Duration answerWithin, Executor callers) {
         this.transport = transport;
         this.answerWithin = answerWithin;
-        this.callers = callers;
+        this.callers = task -> {
+            try {
+                callers.execute(task);
+            } catch (RejectedExecutionException ended) {
+                // The program may end its executor first. Somebody may wait for this future.
+                task.run();
+            }
+        };
         this.timers = new ScheduledThreadPoolExecutor(1, task -> {
             Thread thread = new Thread(task, "palisade-timers");
             thread.setDaemon(true);

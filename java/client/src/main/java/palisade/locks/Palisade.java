@@ -117,7 +117,8 @@ public final class Palisade implements AutoCloseable {
 
         /**
          * Sets where futures are completed, and what depends on them runs: code there may block. The pool of
-         * {@link CompletableFuture} by default.
+         * {@link CompletableFuture} by default. What the executor refuses, such as after its end, runs on a thread of the locks,
+         * where it must not block.
          *
          * @param executor the executor
          * @return this
