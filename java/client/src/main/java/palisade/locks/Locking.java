@@ -142,11 +142,12 @@ final class Locking {
             words.addAll(List.of("NOTE", note));
         }
         CompletableFuture<LockHandle> lock = new CompletableFuture<>();
-        listenTo(lock, wanted.kind());
+        CompletableFuture<LockHandle> named = Waits.named(wanted.key(), lock);
+        listenTo(named, wanted.kind());
         // Closing waits for this: what the attempt leaves on the server is given back before it ends.
         connections.inBackground(lock);
         long wait = options.waitLimit().map(Duration::toNanos).orElse(Clock.NEVER);
-        Taking taking = new Taking(Waits.named(wanted.key(), lock), wait == Clock.NEVER ? Clock.NEVER : Clock.in(wait));
+        Taking taking = new Taking(named, wait == Clock.NEVER ? Clock.NEVER : Clock.in(wait));
         attempt(taking, lock, wanted, words, wait);
         return taking;
     }
@@ -197,7 +198,8 @@ final class Locking {
         long sent = Clock.now();
         String ttl = String.valueOf(options.ttl().toMillis());
         CompletableFuture<LockHandle> lock = new CompletableFuture<>();
-        listenTo(lock, wanted.kind());
+        CompletableFuture<LockHandle> named = Waits.named(key, lock);
+        listenTo(named, wanted.kind());
         connections.ask(connections.answerWithin.toNanos(), List.of("LOCK.EXTEND", key, from.owner(), ttl))
                 .whenComplete((answer, thrown) -> {
                     try {
@@ -215,7 +217,7 @@ final class Locking {
                         lock.completeExceptionally(failure);
                     }
                 });
-        return connections.inBackground(Waits.named(key, lock));
+        return connections.inBackground(named);
     }
 
     /** Keeps a granted lock from now on. */

@@ -56,7 +56,7 @@ public final class Observation implements AutoCloseable {
     public Optional<Leader> next() throws InterruptedException {
         CompletableFuture<Optional<Leader>> asked = asking();
         // An interruption leaves the question open: the next call gets its answer.
-        Optional<Leader> leader = Waits.get(asked, interrupted -> {
+        Optional<Leader> leader = Waits.get(Waits.named(name, asked), interrupted -> {
         });
         received(asked, leader);
         return leader;
@@ -72,7 +72,7 @@ public final class Observation implements AutoCloseable {
     public CompletableFuture<Optional<Leader>> nextAsync() {
         CompletableFuture<Optional<Leader>> asked = asking();
         CompletableFuture<Optional<Leader>> own = new CompletableFuture<>();
-        asked.whenCompleteAsync((leader, thrown) -> {
+        Waits.named(name, asked).whenCompleteAsync((leader, thrown) -> {
             // Before the caller receives it, and so can ask for the next one.
             Optional<Leader> before = received(asked, leader);
             boolean isReceived = thrown == null ? own.complete(leader) : own.completeExceptionally(Refusals.unwrap(thrown));
@@ -114,7 +114,7 @@ public final class Observation implements AutoCloseable {
                 // No caller has received the last report: the server is asked for the present state, not for what follows that.
                 known = null;
             }
-            asked = Waits.named(name, new CompletableFuture<Optional<Leader>>());
+            asked = new CompletableFuture<>();
             pending = asked;
         }
         look(asked);

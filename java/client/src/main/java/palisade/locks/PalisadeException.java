@@ -1,7 +1,7 @@
 package palisade.locks;
 
 /** A failure of an operation on locks. An argument out of its bounds is an {@link IllegalArgumentException} instead. */
-public class PalisadeException extends RuntimeException {
+public class PalisadeException extends RuntimeException implements Cloneable {
 
     private static final long serialVersionUID = 1L;
 
@@ -9,7 +9,8 @@ public class PalisadeException extends RuntimeException {
     private String key;
 
     PalisadeException(String message) {
-        super(message);
+        // Without a cause, not with one that is still to come: that is the exception itself, in a copy another one.
+        this(message, null);
     }
 
     PalisadeException(String message, Throwable cause) {
@@ -25,12 +26,18 @@ public class PalisadeException extends RuntimeException {
         return key;
     }
 
-    /** Names the lock, unless that has been done. */
+    /** Returns a copy that names the lock, unless one is named. Other callers may share this exception for other locks. */
     PalisadeException of(String name) {
-        if (key == null) {
-            key = name;
+        if (key != null) {
+            return this;
         }
-        return this;
+        try {
+            PalisadeException named = (PalisadeException) clone();
+            named.key = name;
+            return named;
+        } catch (CloneNotSupportedException e) {
+            throw new AssertionError(e);
+        }
     }
 
     /** Returns the message, after the name of the lock. */

@@ -1,6 +1,7 @@
 package palisade.locks;
 
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.function.Consumer;
@@ -55,10 +56,9 @@ final class Waits {
 
     /** Adds the name of the lock to failures. */
     static <T> CompletableFuture<T> named(String key, CompletableFuture<T> future) {
-        return future.whenComplete((result, thrown) -> {
-            if (thrown != null && Refusals.unwrap(thrown) instanceof PalisadeException known) {
-                known.of(key);
-            }
+        return future.exceptionally(thrown -> {
+            Throwable failure = Refusals.unwrap(thrown);
+            throw failure instanceof PalisadeException known ? known.of(key) : new CompletionException(failure);
         });
     }
 
