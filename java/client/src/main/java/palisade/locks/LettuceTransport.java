@@ -5,6 +5,7 @@ import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SocketOptions;
+import io.lettuce.core.TimeoutOptions;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.protocol.AsyncCommand;
@@ -50,7 +51,9 @@ final class LettuceTransport implements Transport {
                 .keepAlive(SocketOptions.KeepAliveOptions.builder().enable().idle(Duration.ofSeconds(15))
                         .interval(Duration.ofSeconds(10)).count(3).build())
                 .build();
-        client.setOptions(options.mutate().autoReconnect(false).pingBeforeActivateConnection(false)
+        // Each request has a limit of its own here. Lettuce would end all by that of an answer, also those that wait.
+        client.setOptions(options.mutate().timeoutOptions(TimeoutOptions.create())
+                .autoReconnect(false).pingBeforeActivateConnection(false)
                 .protocolVersion(ProtocolVersion.RESP2).disconnectedBehavior(ClientOptions.DisconnectedBehavior.REJECT_COMMANDS)
                 .socketOptions(sockets).build());
     }
