@@ -14,7 +14,7 @@ fn locks_and_who_holds_them() {
     assert_eq!(json(&nodes, "info a:1"), Value::Null);
     assert_eq!(run(nodes.palisade("info a:1")).out(), "a:1 is free\n");
 
-    let holder = nodes.holder("--note web-1 a:1");
+    let holder = nodes.holder("--ttl 60s --note web-1 a:1");
     let token_at = |server: &Server| server.client().say("LOCK.INFO a:1").field("token").as_int();
     wait_until("all have it", || nodes.holding("a:1") == 3);
     wait_until("they agree on its token", || {
