@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::history::log::FailedWait;
 use crate::lock::modes::Modes;
 use crate::queue::kept::Reservations;
-use crate::queue::shares::{Load, UserId};
+use crate::queue::shares::{Load, Loads, UserId};
 use crate::request::{Behind, Note, Owner, Ttl};
 use crate::values::limits::ANSWERS_A_PASS_MAX;
 use crate::values::mode::{Mode, Wanted};
@@ -75,8 +75,6 @@ pub struct Waiter {
     owner: Box<[u8]>,
     /// The note; requests of one owner with equal notes share it.
     note: Arc<[u8]>,
-    /// The length of the request's own note, in bytes.
-    note_bytes: usize,
 }
 
 impl Waiter {
@@ -84,21 +82,8 @@ impl Waiter {
     pub fn new(id: WaiterId, owner: Owner<'_>, note: Note<'_>, want: Want, since: BootTime, ms: u32) -> Self {
         let (until, owner, note) = (since.plus_ms(ms), owner.bytes().into(), Arc::<[u8]>::from(note.bytes()));
         let (wanted, behind) = (Wanted::Exclusive, Behind::default());
-        let (user, note_bytes) = (UserId::default(), note.len());
-        Self {
-            id,
-            want,
-            wanted,
-            since,
-            until,
-            at_once: false,
-            behind,
-            is_of_holder: false,
-            user,
-            owner,
-            note,
-            note_bytes,
-        }
+        let user = UserId::default();
+        Self { id, want, wanted, since, until, at_once: false, behind, is_of_holder: false, user, owner, note }
     }
 
     /// Returns the load of the request in the queue of `name`: the place and bytes that it takes. A request with a
@@ -106,7 +91,11 @@ impl Waiter {
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let load = Load::of_entry(!self.id.is_heard(), &[name, &self.owner]);
         let blocked = if self.id.is_heard() { Load::NONE } else { Load::of_blocked(name) };
-        Load { bytes: load.bytes + self.note_bytes as u64, ..load }.plus(blocked)
+        load.plus(self.load_of_note()).plus(blocked)
+    }
+
+    fn load_of_note(&self) -> Load {
+        Load { places: 0, bytes: self.note.len() as u64 }
     }
 
     /// Returns what the log needs to know if the wait fails.
@@ -191,8 +180,9 @@ pub(crate) struct Queue {
 impl Queue {
     /// Adds a request at the place of its ticket: behind requests with the same or a smaller ticket, or at the end
     /// without one. If its owner has a request of the same kind already, the new one comes right behind it. So a client
-    /// that connects again keeps its place.
-    pub(crate) fn join(&mut self, waiter: Waiter, ticket: Option<u64>, arrival: u64) -> Place {
+    /// that connects again keeps its place. `loads` gets the changes of the owner's earlier requests; the caller counts
+    /// the new one.
+    pub(crate) fn join(&mut self, waiter: Waiter, ticket: Option<u64>, arrival: u64, loads: &mut Loads) -> Place {
         let is_alike = |place: &Place| self.waiters[place].wanted.is_like(waiter.wanted);
         let place = match (ticket, self.places_of(waiter.owner().bytes()).find(is_alike)) {
             (Some(ticket), _) => Place { ticket, arrival, repeat: 0 },
@@ -202,7 +192,7 @@ impl Queue {
                 Place { ticket, arrival, repeat: 0 }
             }
         };
-        self.update_earlier(&waiter);
+        self.update_earlier(&waiter, loads);
         self.owners.insert((waiter.owner.clone(), place));
         self.arrivals.insert(place.arrived(), place);
         if waiter.at_once {
@@ -220,8 +210,8 @@ impl Queue {
 
     /// Copies the note and the number of callers behind a request to earlier requests of its owner, because a client
     /// that waits for long asks again with newer ones. (The note of a request for the lock itself becomes that of the
-    /// grant, so it stays.)
-    fn update_earlier(&mut self, waiter: &Waiter) {
+    /// grant, so it stays.) The note counts for each of them, because they keep it when the newer request has left.
+    fn update_earlier(&mut self, waiter: &Waiter, loads: &mut Loads) {
         let earlier: Vec<_> = self.places_of(waiter.owner().bytes()).collect();
         for (n, place) in earlier.into_iter().enumerate() {
             let Some(before) = self.waiters.get_mut(&place) else { continue };
@@ -230,7 +220,9 @@ impl Queue {
             }
             before.behind = waiter.behind;
             if before.want == Want::Turn && waiter.want == Want::Turn {
+                loads.remove(before.user, before.load_of_note());
                 before.note = Arc::clone(&waiter.note);
+                loads.add(before.user, before.load_of_note());
             }
         }
         self.behind += u64::from(waiter.behind.get());

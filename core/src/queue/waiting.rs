@@ -128,7 +128,7 @@ impl Waiting {
         debug_assert!(!self.places.contains_key(&id), "every request has an id of its own");
         self.loads.add(waiter.user, waiter.load(key.name));
         let (name, queue) = self.queues.reach(key);
-        let place = queue.join(waiter, ticket.map(Ticket::get), arrival);
+        let place = queue.join(waiter, ticket.map(Ticket::get), arrival, &mut self.loads);
         let is_first = queue.is_owner_first(place);
         self.places.insert(id, (key.db, name, place));
         self.timeouts.insert((until, id));

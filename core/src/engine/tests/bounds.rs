@@ -3,13 +3,13 @@
 use super::super::fixture::{Key, granted};
 use super::super::{Finding, Question, Reply, Request};
 use crate::fixture::*;
-use crate::queue::of_key::WaiterId;
+use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::queue::shares::{Asker, Load, UserId};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
-use crate::request::{Conversion, Known};
+use crate::request::{Conversion, Known, Note};
 use crate::values::cause::Cause;
-use crate::values::limits::{ANSWERS_A_PASS_MAX, ENDED_A_STEP_MAX, OWNER_REQUESTS_MAX};
+use crate::values::limits::{ANSWERS_A_PASS_MAX, ENDED_A_STEP_MAX, ENTRY_BYTES, NOTE_BYTES_MAX, OWNER_REQUESTS_MAX};
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
 
@@ -430,4 +430,21 @@ fn a_break_whose_grants_end_by_themselves_is_done() {
         let told = key.settle();
         assert!(matches!(told[..], [(_, Answer::Broken(broken))] if broken == token), "{are_released}: {told:?}");
     }
+}
+
+/// A client waits for long without a note, and asks again with a long note for a moment. The first request keeps the note,
+/// so its bytes must go on to count.
+#[test]
+fn a_note_that_an_earlier_request_took_over_goes_on_to_count() {
+    let (mut key, text) = (Key::held(), [b'n'; NOTE_BYTES_MAX]);
+    let asks = [(1, Note::default(), 5_000), (2, Note::new(&text).unwrap(), 1)];
+    for (id, note, ms) in asks {
+        let waiter = Waiter::new(WaiterId(id), owner("b"), note, Want::Turn, at(0).boot, ms);
+        key.node.queues().join(KEY, waiter, None);
+    }
+    key.now = 2;
+    assert_eq!(key.settle().len(), 1);
+    let noted: usize = key.node.waiting().of(KEY).map(|waiter| waiter.note().bytes().len()).sum();
+    let counted = key.node.load().bytes - ENTRY_BYTES;
+    assert!(counted >= noted as u64, "{counted} bytes count of a note of {noted}");
 }

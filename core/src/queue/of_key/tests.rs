@@ -7,6 +7,10 @@ fn waiter(n: u64, name: &str) -> Waiter {
     Waiter::new(WaiterId(n), owner(name), Note::default(), Want::Turn, at(0).boot, 100)
 }
 
+fn join(queue: &mut Queue, waiter: Waiter, ticket: Option<u64>, arrival: u64) -> Place {
+    queue.join(waiter, ticket, arrival, &mut Loads::default())
+}
+
 fn order(queue: &Queue) -> Vec<u64> {
     queue.iter().map(|waiter| waiter.id.0).collect()
 }
@@ -26,7 +30,7 @@ fn order_is_by_ticket_then_arrival() {
     for (tickets, expected) in cases {
         let mut queue = Queue::default();
         for (n, ticket) in (1..).zip(tickets) {
-            queue.join(waiter(n, &n.to_string()), *ticket, n);
+            join(&mut queue, waiter(n, &n.to_string()), *ticket, n);
         }
         assert_eq!(order(&queue), expected, "{tickets:?}");
     }
@@ -35,12 +39,12 @@ fn order_is_by_ticket_then_arrival() {
 #[test]
 fn who_asks_twice_stands_where_it_stood() {
     let mut queue = Queue::default();
-    let first = queue.join(waiter(1, "me"), None, 1);
-    queue.join(waiter(2, "you"), None, 2);
-    queue.join(waiter(3, "me"), None, 3);
+    let first = join(&mut queue, waiter(1, "me"), None, 1);
+    join(&mut queue, waiter(2, "you"), None, 2);
+    join(&mut queue, waiter(3, "me"), None, 3);
     assert_eq!(order(&queue), [1, 3, 2]);
     queue.leave(first);
-    queue.join(waiter(4, "me"), None, 4);
+    join(&mut queue, waiter(4, "me"), None, 4);
     assert_eq!(order(&queue), [3, 4, 2], "the place is kept as long as one of its requests stands there");
     assert_eq!(queue.leave_all_of(owner("me"), |_| true).len(), 2);
     assert_eq!((order(&queue), queue.owners.len(), queue.arrivals.len()), (vec![2], 1, 1));
@@ -51,13 +55,13 @@ fn who_asks_in_another_mode_passes_nobody() {
     let of = |n, name, wanted| Waiter { wanted, ..waiter(n, name) };
     let permit = |limit, number| Wanted::Permit { limit, number };
     let mut queue = Queue::default();
-    queue.join(of(1, "me", permit(3, None)), None, 1);
-    queue.join(of(2, "you", permit(3, None)), None, 2);
-    queue.join(of(3, "me", Wanted::Exclusive), None, 3);
+    join(&mut queue, of(1, "me", permit(3, None)), None, 1);
+    join(&mut queue, of(2, "you", permit(3, None)), None, 2);
+    join(&mut queue, of(3, "me", Wanted::Exclusive), None, 3);
     assert_eq!(order(&queue), [1, 2, 3]);
-    queue.join(of(4, "me", permit(3, Some(2))), None, 4);
-    queue.join(of(5, "you", Wanted::Shared), None, 5);
-    queue.join(of(6, "me", Wanted::Exclusive), None, 6);
+    join(&mut queue, of(4, "me", permit(3, Some(2))), None, 4);
+    join(&mut queue, of(5, "you", Wanted::Shared), None, 5);
+    join(&mut queue, of(6, "me", Wanted::Exclusive), None, 6);
     assert_eq!(order(&queue), [1, 4, 2, 3, 6, 5], "each keeps its own place");
 }
 
@@ -68,12 +72,12 @@ fn what_the_last_request_of_an_owner_says_counts_and_counts_once() {
     let mut queue = Queue::default();
     let behind = |n| Behind::new(Some(n)).unwrap();
     let told = |queue: &Queue| queue.iter().map(|waiter| waiter.behind.get()).collect::<Vec<_>>();
-    let first = queue.join(Waiter { behind: behind(3), ..waiter(1, "me") }, Some(5), 1);
-    let other = queue.join(Waiter { behind: behind(10), ..waiter(2, "you") }, Some(6), 2);
+    let first = join(&mut queue, Waiter { behind: behind(3), ..waiter(1, "me") }, Some(5), 1);
+    let other = join(&mut queue, Waiter { behind: behind(10), ..waiter(2, "you") }, Some(6), 2);
     assert_eq!((queue.behind(), told(&queue)), (13, vec![3, 10]));
     let again = Note::new(b"again").unwrap();
     let renewed = Waiter::new(WaiterId(3), owner("me"), again, Want::Turn, at(50).boot, 100);
-    let second = queue.join(Waiter { behind: behind(4), ..renewed }, Some(5), 3);
+    let second = join(&mut queue, Waiter { behind: behind(4), ..renewed }, Some(5), 3);
     assert_eq!((queue.behind(), told(&queue)), (14, vec![4, 4, 10]));
     assert!(queue.iter().take(2).all(|waiter| waiter.note() == again));
     queue.leave(first);
@@ -91,8 +95,8 @@ fn the_note_of_a_request_for_the_lock_stays() {
     let mut queue = Queue::default();
     let lock = Want::Lock { ttl: ttl(1_000), fence: None, retry: false };
     let note = Note::new(b"deploy").unwrap();
-    queue.join(Waiter::new(WaiterId(1), owner("me"), note, lock, at(0).boot, 100), None, 1);
-    queue.join(waiter(2, "me"), None, 2);
+    join(&mut queue, Waiter::new(WaiterId(1), owner("me"), note, lock, at(0).boot, 100), None, 1);
+    join(&mut queue, waiter(2, "me"), None, 2);
     assert_eq!(queue.iter().next().unwrap().note(), note);
 }
 
@@ -100,7 +104,7 @@ fn the_note_of_a_request_for_the_lock_stays() {
 fn owners_that_begin_alike_are_different() {
     let mut queue = Queue::default();
     for (n, name) in (1..).zip(["a", "ab", "b", "a\0"]) {
-        queue.join(waiter(n, name), None, n);
+        join(&mut queue, waiter(n, name), None, n);
     }
     assert_eq!(queue.leave_all_of(owner("a"), |_| true).len(), 1);
     assert_eq!(order(&queue), [2, 3, 4]);
@@ -112,7 +116,7 @@ fn a_turn_goes_before_those_who_wait() {
     let (mut queue, free) = (Queue::default(), Modes::default());
     let claim = |queue: &Queue, name| queue.claim(owner(name), Wanted::Shared, &free);
     assert_eq!(claim(&queue, "you"), Some(Mode::Shared));
-    queue.join(waiter(1, "first"), None, 1);
+    join(&mut queue, waiter(1, "first"), None, 1);
     assert_eq!(claim(&queue, "you"), None, "the first is served by a hand-over");
     queue.keep(owner("me"), Mode::Shared, at(20).boot, at(0).boot);
     assert_eq!((claim(&queue, "me"), claim(&queue, "you")), (Some(Mode::Shared), None));
@@ -128,13 +132,13 @@ fn an_acquire_waits_for_those_before_it_again_once_the_turn_is_over() {
     let acquire = |n, name| Waiter { want: lock, wanted: Wanted::Shared, ..waiter(n, name) };
     let of_turns =
         |queue: &Queue| queue.of_turns.iter().map(|place| queue.waiters[place].owner.to_vec()).collect::<Vec<_>>();
-    queue.join(acquire(1, "early"), None, 1);
+    join(&mut queue, acquire(1, "early"), None, 1);
     for (name, until) in [("early", 10), ("late", 20), ("used", 30)] {
         queue.keep(owner(name), Mode::Shared, at(until).boot, at(0).boot);
     }
-    queue.join(acquire(2, "late"), None, 2);
-    queue.join(acquire(3, "used"), None, 3);
-    queue.join(Waiter { wanted: Wanted::Exclusive, ..acquire(4, "used") }, None, 4);
+    join(&mut queue, acquire(2, "late"), None, 2);
+    join(&mut queue, acquire(3, "used"), None, 3);
+    join(&mut queue, Waiter { wanted: Wanted::Exclusive, ..acquire(4, "used") }, None, 4);
     assert_eq!(of_turns(&queue), [&b"early"[..], b"late", b"used"], "in the mode of the turn");
     assert!(queue.end_turn_over(at(11).boot) && !queue.end_turn_over(at(11).boot));
     assert_eq!(of_turns(&queue), [&b"late"[..], b"used"]);
@@ -148,7 +152,7 @@ fn a_request_whose_owner_holds_the_lock_no_longer_is_looked_at_once() {
     let mut queue = Queue::default();
     let many = 2 * ANSWERS_A_PASS_MAX as u64 + 10;
     for n in 1..=many {
-        queue.join(Waiter { is_of_holder: true, ..waiter(n, &n.to_string()) }, None, n);
+        join(&mut queue, Waiter { is_of_holder: true, ..waiter(n, &n.to_string()) }, None, n);
     }
     let looks = Cell::new(0);
     let find = |queue: &mut Queue, holder: &[u8]| {
