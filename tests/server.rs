@@ -52,6 +52,7 @@ mod model;
 mod modes_page;
 mod monitoring;
 mod notes;
+mod other_modules;
 mod permits;
 mod persistence;
 mod prefixes;

@@ -19,6 +19,8 @@ impl Command for Wait {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let AskedWait { mut request, heard } = request::Wait::read(call.words(), config::bounds())?;
+        // A script is answered at once, so no listener gets an answer.
+        let heard = heard.filter(|_| request.patience == Patience::NONE || !call.ctx.is_in_script());
         let listener = heard.map(|name| listeners::named(call.ctx, name)).transpose()?;
         if let Some(listener) = listener.filter(|_| request.patience == Patience::NONE) {
             return Ok(stop_waiting(call, request.owner, listener));

@@ -8,7 +8,8 @@ use crate::ffi::{Context, User};
 /// memory for a waiting request.
 pub fn asker(ctx: Context<'_>, listener: Option<ClientId>) -> Result<Asker, Refusal> {
     ensure_memory(ctx)?;
-    Ok(Asker { user: UserId::of(User::of_client(ctx).name()), listener })
+    let user = User::of_client(ctx).map_or_else(UserId::default, |user| UserId::of(user.name()));
+    Ok(Asker { user, listener })
 }
 
 /// Refuses if the server uses more memory than `maxmemory` allows.

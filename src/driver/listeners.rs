@@ -31,7 +31,7 @@ thread_local! {
 /// until there are.
 pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Result<Reply, Refusal> {
     let client = ctx.connection().ok_or(Refusal::ListensNowhere)?;
-    let user = User::of_client(ctx);
+    let user = User::of_client(ctx).ok_or(Refusal::ListensNowhere)?;
     let news = state::with(|node| node.listen(client, name, user.name(), || askers::ensure_memory(ctx)))?;
     USERS.with_borrow_mut(|all| all.insert(client, user));
     if !news.is_empty() || patience == Patience::NONE {
@@ -45,7 +45,9 @@ pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Res
 
 /// Returns the connection that listens under `name`. Refuses unless its user is that of this command's client.
 pub fn named(ctx: Context<'_>, name: ListenerName<'_>) -> Result<ClientId, Refusal> {
-    let user = User::of_client(ctx);
+    // The server crashes when it is asked for the user of a command that another module sends, or a script of its.
+    ctx.connection().ok_or(Refusal::NoListener)?;
+    let user = User::of_client(ctx).ok_or(Refusal::NoListener)?;
     state::with(|node| node.listeners().find(name, user.name()))
 }
 

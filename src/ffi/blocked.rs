@@ -33,7 +33,7 @@ pub struct Blocked {
     handle: NonNull<raw::RedisModuleBlockedClient>,
     /// The client's user, and its command. The user's ACL rules may change while the client waits, so they are checked
     /// again.
-    user: User,
+    user: Option<User>,
     command: &'static str,
 }
 
@@ -56,7 +56,7 @@ impl Blocked {
 
     /// Returns whether the client's user may still run its command on `key`, by the present ACL rules.
     pub fn is_permitted(&self, key: KeyName<'_>) -> bool {
-        self.user.may_run(self.command, key)
+        self.user.as_ref().is_some_and(|user| user.may_run(self.command, key))
     }
 
     /// Returns this client's id. It is unique while the client is blocked; another client may have it later.

@@ -150,10 +150,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the connection that sent this command, if there is one: a script's commands have none. (Valkey names the
-    /// connection of the script's caller.)
+    /// Returns the connection that sent this command, if there is one: the commands of a script or of another module have
+    /// none. (Valkey names the connection of the script's caller, or the client that stands for the module.)
     pub fn connection(self) -> Option<ClientId> {
-        if self.has(raw::REDISMODULE_CTX_FLAGS_LUA) {
+        // A connection's commands may block, except in a transaction.
+        let is_of_module = self.has(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING) && !self.is_in_transaction();
+        if self.is_in_script() || is_of_module {
             return None;
         }
         // SAFETY: the context is live for 'a.

@@ -11,11 +11,13 @@ use super::string::{KeyName, string_bytes};
 pub struct User(*mut raw::RedisModuleString);
 
 impl User {
-    /// Returns the user of this command's client.
-    pub fn of_client(ctx: Context<'_>) -> Self {
-        // SAFETY: the context is that of a client's command, and every client has a user; the name, a copy, is ours to
-        // free, since nothing is freed with this context by itself.
-        Self(unsafe { api!(RedisModule_GetCurrentUserName(ctx.raw())) })
+    /// Returns the user of this command's client. `None` if another module sent the command without a user. Only for
+    /// commands that came over a connection or that may block: without a user, Redis 7.0 would crash.
+    pub fn of_client(ctx: Context<'_>) -> Option<Self> {
+        // SAFETY: the context is that of a command; the name, a copy, is ours to free, since nothing is freed with this
+        // context by itself.
+        let name = unsafe { api!(RedisModule_GetCurrentUserName(ctx.raw())) };
+        (!name.is_null()).then_some(Self(name))
     }
 
     /// Returns the name of the user.
