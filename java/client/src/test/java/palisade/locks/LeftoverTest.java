@@ -1,6 +1,7 @@
 package palisade.locks;
 
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.util.concurrent.BlockingQueue;
@@ -8,6 +9,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
@@ -23,6 +25,8 @@ class LeftoverTest {
     private static Palisade locks;
 
     private final String key = Node.newKey();
+
+    private final String free = key + ":free";
 
     @BeforeEach
     void hold() {
@@ -70,12 +74,38 @@ class LeftoverTest {
     void aLockThatNobodyReceivesIsReleased() {
         BlockingQueue<Runnable> tasks = new LinkedBlockingQueue<>();
         try (Palisade late = Palisade.builder(node.url()).executor(tasks::add).build()) {
-            CompletableFuture<LockHandle> granted = late.lockAsync(key + ":free", MINUTE);
+            CompletableFuture<LockHandle> granted = late.lockAsync(free, MINUTE);
             Node.eventually("the lock is granted", () -> !tasks.isEmpty());
             granted.complete(null);
             tasks.remove().run();
-            node.awaitFree(key + ":free");
+            node.awaitFree(free);
         }
+    }
+
+    @Test
+    void aCancelledReentryLeavesNoHold() throws Exception {
+        LockHandle lock = locks.lock(free, MINUTE);
+        cancelled(lock::reenterAsync);
+        assertTrue(lock.isValid());
+        lock.release();
+        node.awaitFree(free);
+    }
+
+    @Test
+    void aCancelledAdoptionIsNotKept() throws Exception {
+        LockOptions brief = LockOptions.defaults().ttl(Duration.ofMillis(500));
+        HandOver given = locks.lock(free, brief).handOver();
+        cancelled(() -> locks.adoptAsync(given, brief));
+        // Nobody extends it.
+        node.awaitFree(free);
+    }
+
+    /** Cancels a future while its answer waits in the server. */
+    private static void cancelled(Supplier<CompletableFuture<LockHandle>> asking) {
+        node.say("CLIENT", "PAUSE", "60000", "WRITE");
+        CompletableFuture<LockHandle> asked = asking.get();
+        assertTrue(asked.cancel(true));
+        node.say("CLIENT", "UNPAUSE");
     }
 
 }
