@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use palisade_quorum::{Breaking, majority};
+use palisade_quorum::Breaking;
 use redis::{Value, cmd};
 
 use super::earlier::Earlier;
@@ -144,11 +144,7 @@ impl Break<'_> {
 
     /// Fails with this text if too few nodes count.
     fn check_answers(&self, text: &str) -> Result<(), Error> {
-        if self.whys.iter().flatten().count() > self.nodes.len() - majority(self.nodes.len()) {
-            let error = Error::new(ErrorKind::NoQuorum, text).with_nodes(self.nodes.errors(&self.whys));
-            return Err(error.perhaps_done());
-        }
-        Ok(())
+        self.nodes.need_majority(&self.whys, text).map_err(Error::perhaps_done)
     }
 
     /// Returns the tokens of the grants to end, of those that a node shows.

@@ -307,11 +307,18 @@ impl Nodes {
         Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(whys))
     }
 
+    /// Fails with `text` if the nodes that do not count leave no majority. `whys` has the reason of each of these.
+    pub fn need_majority(&self, whys: &[Option<Why>], text: &str) -> Result<(), Error> {
+        if whys.iter().flatten().count() > self.len() - majority(self.len()) {
+            return Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(whys)));
+        }
+        Ok(())
+    }
+
     /// Returns the error `text` if the nodes that refuse a request for good leave no majority; `None` otherwise.
     /// `refusals` has the reason of each node that refuses it.
     pub fn refuse_for_good(&self, refusals: &[Option<Why>], text: &str) -> Option<Error> {
-        let is_refused = refusals.iter().flatten().count() > self.len() - majority(self.len());
-        is_refused.then(|| Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(refusals)).lasting(true))
+        self.need_majority(refusals, text).err().map(|error| error.lasting(true))
     }
 
     /// Returns the nodes that have an error, for people.
