@@ -165,11 +165,12 @@ impl SlotEvents for NodeEvents {
 
 impl BusEvents for NodeEvents {
     fn on_question(ctx: Context<'_>, from: &ServerId, payload: &[u8]) {
-        // The slot that leaves this node now may have come to it only a moment ago, unread.
-        cluster::tick(ctx);
         // A lock that MIGRATE has just moved to that server was not forgotten.
-        if state::with(|node| node.slots().has_dropped(None)) {
-            cluster::confirm_slot_flush(ctx);
+        if state::with(|node| node.slots().has_deleted()) {
+            cluster::read_slots(ctx);
+        } else {
+            // The slot that leaves this node now may have come to it only a moment ago, unread.
+            cluster::tick(ctx);
         }
         slot_sources::answer(ctx, from, payload);
     }

@@ -65,6 +65,7 @@ impl DataType for LockType {
     }
 
     fn on_unlinked(ctx: Context<'_>, db: u32, name: &[u8]) {
+        cluster::on_deleted(ctx, name);
         // The node looks at the queue in the next pass of the event loop, when the command that removed the lock is
         // done.
         if state::with(|node| node.on_lock_gone(Key { db, name })) {

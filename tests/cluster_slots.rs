@@ -340,6 +340,29 @@ fn the_guard_of_a_slot_goes_along_with_that_slot_alone() {
     assert_eq!(guarded_slots(&to), 1);
 }
 
+/// SETSLOT NODE comes to the target before all locks have: after a MIGRATE that failed, or without SETSLOT MIGRATING at the
+/// source. Its server deletes the locks that are left, so the slot is guarded.
+#[test]
+fn a_slot_that_is_taken_before_its_last_lock_has_come_is_guarded() {
+    for is_offered in [true, false] {
+        let [from, to] = joined(["0 16382", "16383 16383"]);
+        from.client().insist("LOCK.ACQUIRE k me 60000");
+        if is_offered {
+            begin_move(&from, &to);
+        } else {
+            assert_eq!(to.client().say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", from.id)), text("OK"));
+        }
+        assign(&to, &to);
+        let mut there = to.client();
+        wait_until("the guard has come", || guarded_ms(there.say("LOCK.ACQUIRE k you 60000")) > 30_000);
+        wait_until("the source has heard of it", || from.client().say("LOCK.INFO k").is_error("MOVED"));
+        assert_eq!((guarded_slots(&to), there.say("EXISTS k")), (1, int(0)));
+        assert!(to.server.log().contains("or still has some"), "{}", to.server.log());
+        assert_eq!(there.say("LOCK.GUARD LIFT"), int(0));
+        assert!(there.insist("LOCK.ACQUIRE k you 60000").as_int() > 0);
+    }
+}
+
 /// The former owner of a slot stops before it can say what it forgot. The slot is guarded for the longest lease, even
 /// if it says so later: it may have ended in between.
 #[test]

@@ -80,7 +80,7 @@ pub use guard::flush::Flush;
 pub use guard::outstanding::{Master, OutstandingTtl};
 pub use guard::slot_set::{CLUSTER_SLOTS, SlotSet, slot_of};
 pub use guard::slots::{Gained, Moves, Slots};
-pub use guard::sources::{ASK_AGAIN_MS, MigrationId, ServerId, SourceAnswer};
+pub use guard::sources::{ASK_AGAIN_MS, MigrationId, ServerId, SourceAnswer, SourceQuestion};
 pub use guard::{Armed, Guard, SavedGuard, guard_ms};
 pub use history::ending::Ending;
 pub use history::grant_events::{GrantEvent, Happened};

@@ -32,6 +32,8 @@ const REST_US_MAX: u64 = 1_000_000;
 thread_local! {
     /// The end of the pause after the last read of the slots: [`tick`] reads them only after it.
     static RESTS_UNTIL: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
+    /// True while a timer runs that reads the slots.
+    static READS_SOON: Cell<bool> = const { Cell::new(false) };
     /// The number of times that clients had emptied a slot (CLUSTER FLUSHSLOT) when it was last read from the server;
     /// `None` if this server has no such command.
     static FLUSHES: Cell<Option<u64>> = const { Cell::new(None) };
@@ -110,8 +112,7 @@ pub fn ensure_known(ctx: Context<'_>, name: &[u8]) {
     if !ctx.is_cluster() {
         return;
     }
-    let (has_dropped, is_known) =
-        state::with(|node| (node.slots().has_dropped(Some(name)), node.slots().is_known(name)));
+    let (has_dropped, is_known) = state::with(|node| (node.slots().has_dropped(name), node.slots().is_known(name)));
     if !is_known {
         read_slots(ctx);
     } else if has_dropped {
@@ -142,6 +143,19 @@ pub fn ensure_vouched(ctx: Context<'_>, key: KeyName<'_>) -> Result<(), Refusal>
 pub fn on_dropped(name: &[u8], end: BootTime) {
     if end >= clock::boot_now() {
         state::with(|node| node.on_dropped_in_slot(name, end));
+    }
+}
+
+/// Called after a lock with the key `name` was deleted. If its slot moves away, the slots are read as soon as the present
+/// command is done. If the slot is still here then, MIGRATE or a client deleted the lock, and not the server, which deletes
+/// what is left in a slot that another node took over.
+pub fn on_deleted(ctx: Context<'_>, name: &[u8]) {
+    let may_be_left = state::with(|node| node.slots().exports(name) && node.slots().has_dropped(name));
+    if may_be_left && !READS_SOON.replace(true) {
+        ctx.start_timer(0, |ctx| {
+            READS_SOON.set(false);
+            read_slots(ctx);
+        });
     }
 }
 

@@ -5,15 +5,18 @@
 //! either, so it asks, over the cluster's bus. The answer also says which tokens the master may have issued.
 
 use std::cell::Cell;
+use std::ffi::CString;
 
-use palisade_core::{ASK_AGAIN_MS, BootTime, MigrationId, ServerId, SlotSet, SourceAnswer, StripeCeiling, TokenBounds};
+use palisade_core::{
+    ASK_AGAIN_MS, BootTime, MigrationId, ServerId, SlotSet, SourceAnswer, SourceQuestion, StripeCeiling, TokenBounds,
+};
 
 use crate::durability::{incarnation, promotion};
-use crate::ffi::{Context, Message, is_poisoned, send, warn};
+use crate::ffi::{CallReply, Context, Message, is_poisoned, send, warn};
 use crate::{clock, state};
 
 /// The first bytes of each message, with its version. A message of another module has others.
-const MARK: [u8; 8] = *b"palisad5";
+const MARK: [u8; 8] = *b"palisad6";
 
 thread_local! {
     /// True while a timer runs, at whose end the sources are asked again.
@@ -29,8 +32,8 @@ pub fn ask(ctx: Context<'_>) {
     }
     let now = clock::boot_now();
     let sources = state::with(|node| node.ask_sources(now));
-    for (source, issued) in sources {
-        send(&source, Message::Asks, &question(now.as_us(), &issued));
+    for (source, question) in sources {
+        send(&source, Message::Asks, &question_message(now.as_us(), &question));
     }
     let (awaits, is_late) = state::with(|node| (node.slots().await_answers(now), node.slots().has_silent_source(now)));
     // The source may not have heard yet that a slot has left it. The tick would ask it again only after 0.1 s.
@@ -54,10 +57,13 @@ pub fn ask(ctx: Context<'_>) {
 /// Answers the question of the server `from`. A server that does not know what it has forgotten answers nothing: it has
 /// not judged its start, is a replica, or a panic was caught in it.
 pub fn answer(ctx: Context<'_>, from: &ServerId, question: &[u8]) {
-    let Some((asked, issued)) = parse_question(question).filter(|_| ctx.is_master() && !is_poisoned()) else { return };
+    let Some((asked, question)) = parse_question(question).filter(|_| ctx.is_master() && !is_poisoned()) else {
+        return;
+    };
     let changes = || state::with(|node| node.tokens().stripe_changes());
     let (before, now) = (changes(), clock::now());
-    if let Some(answer) = state::with(|node| node.source_answer(from, &issued, now)) {
+    let has = with_keys(ctx, &question.taken);
+    if let Some(answer) = state::with(|node| node.source_answer(from, &question, &has, now)) {
         send(from, Message::Answers, &message(asked, &answer));
     }
     if before != changes() {
@@ -65,17 +71,33 @@ pub fn answer(ctx: Context<'_>, from: &ServerId, question: &[u8]) {
     }
 }
 
-/// Builds the question of the time `asked`, from a node that may have issued tokens within `issued`.
-fn question(asked: u64, issued: &TokenBounds) -> Vec<u8> {
-    let numbers = [asked, issued.highest].into_iter().chain(stripe_numbers(&issued.stripes));
+/// Returns these of the `slots` in which the server has keys.
+fn with_keys(ctx: Context<'_>, slots: &SlotSet) -> SlotSet {
+    let mut has = SlotSet::default();
+    for slot in slots.iter() {
+        let number = CString::new(slot.to_string()).expect("digits");
+        let count = CallReply::of_words(ctx, c"CLUSTER", c"COUNTKEYSINSLOT", &number);
+        if count.and_then(|count| count.value().integer()) != Some(0) {
+            has.insert(slot..=slot);
+        }
+    }
+    has
+}
+
+/// Builds the message with a question of the time `asked`.
+fn question_message(asked: u64, SourceQuestion { taken, issued }: &SourceQuestion) -> Vec<u8> {
+    let head = [asked, issued.highest].into_iter().chain(taken.bits().iter().copied());
+    let numbers = head.chain(stripe_numbers(&issued.stripes));
     MARK.into_iter().chain(numbers.flat_map(u64::to_le_bytes)).collect()
 }
 
-/// Parses a question. Returns its time, and the bounds of the tokens that the other node may have issued.
-fn parse_question(question: &[u8]) -> Option<(u64, TokenBounds)> {
-    let numbers = numbers(question)?;
-    let (&[asked, highest], stripes) = numbers.split_first_chunk()?;
-    Some((asked, TokenBounds { highest, stripes: stripes_of(stripes)? }))
+/// Parses such a message. Returns the time of the question, and the question.
+fn parse_question(message: &[u8]) -> Option<(u64, SourceQuestion)> {
+    let numbers = numbers(message)?;
+    let (&[asked, highest], rest) = numbers.split_first_chunk()?;
+    let (taken, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
+    let issued = TokenBounds { highest, stripes: stripes_of(stripes)? };
+    Some((asked, SourceQuestion { taken: SlotSet::from_bits(taken)?, issued }))
 }
 
 fn stripe_numbers(stripes: &[StripeCeiling]) -> impl Iterator<Item = u64> {
@@ -91,7 +113,7 @@ fn stripes_of(numbers: &[u64]) -> Option<Vec<StripeCeiling>> {
 /// Builds the message with the answer to the question of the time `asked`.
 fn message(asked: u64, answer: &SourceAnswer) -> Vec<u8> {
     let stripes = stripe_numbers(&answer.tokens.stripes);
-    let slots = [&answer.forgotten, &answer.doubted, &answer.unsettled, &answer.exported];
+    let slots = [&answer.forgotten, &answer.doubted, &answer.kept, &answer.unsettled, &answer.exported];
     let slots = slots.into_iter().flat_map(SlotSet::bits).copied();
     let head = [answer.ended.len() as u64, asked, answer.forgotten_ms.into(), answer.tokens.highest];
     let numbers = head.into_iter().chain(slots).chain(stripes).flat_map(u64::to_le_bytes);
@@ -107,6 +129,7 @@ fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
     let (&[_, asked, forgotten_ms, highest], rest) = numbers.split_first_chunk()?;
     let (forgotten, rest) = rest.split_at_checked(SlotSet::WORDS)?;
     let (doubted, rest) = rest.split_at_checked(SlotSet::WORDS)?;
+    let (kept, rest) = rest.split_at_checked(SlotSet::WORDS)?;
     let (unsettled, rest) = rest.split_at_checked(SlotSet::WORDS)?;
     let (exported, stripes) = rest.split_at_checked(SlotSet::WORDS)?;
     let forgotten_ms = u32::try_from(forgotten_ms).unwrap_or(u32::MAX);
@@ -115,6 +138,7 @@ fn parse(message: &[u8]) -> Option<(u64, SourceAnswer)> {
         forgotten_ms,
         forgotten: SlotSet::from_bits(forgotten)?,
         doubted: SlotSet::from_bits(doubted)?,
+        kept: SlotSet::from_bits(kept)?,
         unsettled: SlotSet::from_bits(unsettled)?,
         exported: SlotSet::from_bits(exported)?,
         ended: ids.as_chunks().0.to_vec(),
@@ -132,8 +156,8 @@ pub fn on_answer(from: &ServerId, answer: &[u8]) {
     let (guarded, open) = state::with(|node| node.on_source_answer(*from, asked, answer, now.boot));
     if guarded > 0 {
         warn(&format!(
-            "{guarded} slots of the cluster came from a server that may have forgotten locks in them: nothing is granted \
-             there while somebody may hold one. LOCK.GUARD LIFT ends that if you know that nobody does"
+            "{guarded} slots of the cluster came from a server that may have forgotten locks in them, or still has some: \
+             nothing is granted there while somebody may hold one. LOCK.GUARD LIFT ends that if you know that nobody does"
         ));
     }
     // A later incarnation does not ask again, so it must begin above the tokens of that server.
@@ -160,19 +184,23 @@ mod tests {
     #[test]
     fn a_message_of_another_module_or_length_says_nothing() {
         let stripes = vec![StripeCeiling { stripe: 3, ceiling: u64::MAX }];
-        let [mut forgotten, mut doubted, mut unsettled, mut exported] = [(); 4].map(|()| SlotSet::default());
+        let [mut forgotten, mut doubted, mut kept, mut unsettled, mut exported] = [(); 5].map(|()| SlotSet::default());
         forgotten.insert(1..=2);
         doubted.insert(2..=2);
+        kept.insert(3..=3);
         unsettled.insert(0..=0);
         exported.insert(64..=64);
         let (ended, tokens) = (vec![[b'm'; 40], [b'n'; 40]], TokenBounds { highest: 11, stripes });
-        let answer = SourceAnswer { forgotten_ms: 9, forgotten, doubted, unsettled, exported, ended, tokens };
+        let answer = SourceAnswer { forgotten_ms: 9, forgotten, doubted, kept, unsettled, exported, ended, tokens };
         let bytes = message(7, &answer);
         let numbers = numbers(&bytes).unwrap();
-        assert_eq!((&numbers[..6], numbers.len()), (&[2, 7, 9, 11, 6, 0][..], 4 + 4 * SlotSet::WORDS + 2 + 10));
+        assert_eq!((&numbers[..6], numbers.len()), (&[2, 7, 9, 11, 6, 0][..], 4 + 5 * SlotSet::WORDS + 2 + 10));
         assert_eq!(parse(&bytes), Some((7, answer)));
+        let mut taken = SlotSet::default();
+        taken.insert(9..=9);
         let issued = TokenBounds { highest: 5, stripes: vec![StripeCeiling { stripe: 2, ceiling: 6 }] };
-        assert_eq!(parse_question(&question(4, &issued)), Some((4, issued)));
+        let question = SourceQuestion { taken, issued };
+        assert_eq!(parse_question(&question_message(4, &question)), Some((4, question)));
         let all = bytes.len();
         for wrong in [&bytes[..12], &bytes[..20], &bytes[..48], &bytes[..all - 8], &bytes[..all - 3], &bytes[1..], b""]
         {

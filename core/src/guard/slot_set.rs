@@ -66,6 +66,12 @@ impl SlotSet {
         self.0.get(usize::from(slot / 64)).is_some_and(|word| word >> (slot % 64) & 1 != 0)
     }
 
+    /// Iterates over the slots of the set.
+    pub fn iter(&self) -> impl Iterator<Item = u16> {
+        let words = (0..CLUSTER_SLOTS / 64).zip(&self.0[..]).filter(|(_, word)| **word != 0);
+        words.flat_map(|(n, word)| (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| n * 64 + bit))
+    }
+
     /// Adds `slot` (true) or removes it.
     pub(crate) fn set(&mut self, slot: u16, is_in: bool) {
         let (word, bit) = (&mut self.0[usize::from(slot / 64)], 1 << (slot % 64));

@@ -93,6 +93,11 @@ struct InCluster {
     /// The slots in which live locks were deleted for a reason that is not yet known. Each with the end of the last
     /// lease among these locks.
     dropped: BTreeMap<u16, BootTime>,
+    /// The slots in which single live locks were deleted since the slots were last read, each with such an end.
+    deleted: BTreeMap<u16, BootTime>,
+    /// The slots in which single live locks were deleted before the node read that it does not serve the slot, each with such
+    /// an end.
+    lost: BTreeMap<u16, BootTime>,
 }
 
 impl InCluster {
@@ -171,6 +176,16 @@ impl InCluster {
             None => self.guard(slot, until, true),
         }
         way.is_none()
+    }
+
+    /// Notes that the node serves the slots `owned`. Live locks that were deleted in other slots were perhaps deleted because
+    /// another node took the slot over.
+    fn note_lost(&mut self, owned: &SlotSet, now: BootTime) {
+        for (slot, end) in std::mem::take(&mut self.deleted) {
+            let last = self.lost.entry(slot).or_default();
+            *last = end.max(*last);
+        }
+        self.lost.retain(|slot, end| now <= *end && !owned.contains(*slot));
     }
 
     #[inline(never)]
@@ -286,14 +301,17 @@ impl Slots {
                 && !said.unsettled.contains(*slot)
         };
         let until = *until;
+        let guard = |slot: u16, at: &Unsettled| {
+            let forgotten = (now <= until && said.forgotten.contains(slot)).then_some(until);
+            let until = forgotten.max(said.kept.contains(slot).then_some(at.until))?;
+            Some((until, at.way.by.is_some() && said.doubted.contains(slot)))
+        };
         let awaited = known.unsettled.iter().filter(|(_, unsettled)| unsettled.awaits_answer(now));
-        let settled = awaited.filter(|(slot, at)| settles(slot, at)).map(|(slot, at)| (*slot, at.way.by.is_some()));
-        let is_guarded = |slot| now <= until && said.forgotten.contains(slot);
-        let doubts = |slot, in_one_step: bool| in_one_step && said.doubted.contains(slot);
-        let settled: Vec<_> = settled.map(|(slot, by)| (slot, is_guarded(slot).then(|| doubts(slot, by)))).collect();
+        let settled = awaited.filter(|(slot, at)| settles(slot, at)).map(|(slot, at)| (*slot, guard(*slot, at)));
+        let settled: Vec<_> = settled.collect();
         for (slot, guard) in &settled {
             known.unsettled.remove(slot);
-            if let Some(doubts) = *guard {
+            if let Some((until, doubts)) = *guard {
                 known.guard(*slot, until, doubts);
             }
         }
@@ -309,6 +327,7 @@ impl Slots {
         let Some(known) = &mut self.0 else { return gained };
         known.guards.retain(|_, guard| now <= guard.until);
         known.unsettled.retain(|_, unsettled| now <= unsettled.until);
+        known.note_lost(owned, now);
         let covered = std::mem::take(&mut known.covered);
         if known.served == *owned && known.has(&moves) {
             return gained;
@@ -380,14 +399,14 @@ impl Slots {
         }
     }
 
-    /// Returns whether live locks were deleted for a reason that is not yet known: in the slot of `name`, or in any
-    /// (`None`).
-    pub fn has_dropped(&self, name: Option<&[u8]>) -> bool {
-        self.0.as_ref().is_some_and(|known| match name {
-            _ if known.dropped.is_empty() => false,
-            Some(name) => known.dropped.contains_key(&slot_of(name)),
-            None => true,
-        })
+    /// Returns whether live locks in the slot of `name` were deleted for a reason that is not yet known.
+    pub fn has_dropped(&self, name: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|known| !known.dropped.is_empty() && known.dropped.contains_key(&slot_of(name)))
+    }
+
+    /// Returns whether live locks were deleted since the slots were last read.
+    pub fn has_deleted(&self) -> bool {
+        self.0.as_ref().is_some_and(|known| !known.dropped.is_empty() || !known.deleted.is_empty())
     }
 
     /// Notes why live locks were deleted since the last call: their whole slots were emptied (`is_flush`), or single
@@ -395,14 +414,16 @@ impl Slots {
     pub fn confirm_flush(&mut self, is_flush: bool) -> usize {
         let Some(known) = &mut self.0 else { return 0 };
         let dropped = std::mem::take(&mut known.dropped);
-        if !is_flush {
-            return 0;
-        }
-        let count = dropped.len();
+        let guarded = if is_flush { dropped.len() } else { 0 };
         for (slot, end) in dropped {
-            known.guard(slot, end, false);
+            if is_flush {
+                known.guard(slot, end, false);
+            } else {
+                let last = known.deleted.entry(slot).or_default();
+                *last = end.max(*last);
+            }
         }
-        count
+        guarded
     }
 
     /// Refuses while the slot of `name` is guarded.
@@ -432,7 +453,7 @@ impl Slots {
     /// Returns whether the slot of `name` moves away key by key, so that another node grants its locks that are free
     /// here.
     #[inline(always)]
-    pub(crate) fn exports(&self, name: &[u8]) -> bool {
+    pub fn exports(&self, name: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|known| !known.exported.is_empty() && known.exported.contains_key(&slot_of(name)))
     }
 

@@ -30,6 +30,15 @@ pub const ASK_AGAIN_MS: u32 = 10;
 /// they come.
 pub type MigrationId = [u8; 40];
 
+/// A question to a node from which slots come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceQuestion {
+    /// The slots that the node that asks has taken over from there, key by key.
+    pub taken: SlotSet,
+    /// The bounds of the tokens that it may have issued in the slots that it imports from there.
+    pub issued: TokenBounds,
+}
+
 /// The answer of a node from which slots come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceAnswer {
@@ -40,6 +49,9 @@ pub struct SourceAnswer {
     pub forgotten: SlotSet,
     /// The slots among these in which it may also have forgotten that grants ended which it still knows.
     pub doubted: SlotSet,
+    /// The slots that the other node has taken over although this one still has keys there, or never exported them. Their
+    /// locks are not known to the other node, and are deleted here.
+    pub kept: SlotSet,
     /// The slots that came to the node a moment ago, so that it waits for an answer about them itself.
     pub unsettled: SlotSet,
     /// The slots that the node exports key by key to the one that asked.

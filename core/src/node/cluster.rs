@@ -7,7 +7,7 @@ use crate::durability::ties::Found;
 use crate::guard::guard_ms;
 use crate::guard::slot_set::{CLUSTER_SLOTS, SlotSet};
 use crate::guard::slots::{Gained, Moves};
-use crate::guard::sources::{Answer, FRESH_MS, MigrationId, ServerId, SourceAnswer};
+use crate::guard::sources::{Answer, FRESH_MS, MigrationId, ServerId, SourceAnswer, SourceQuestion};
 use crate::node::Node;
 use crate::tokens::told::TokenBounds;
 use crate::values::limits::{FENCE_SPAN_US, FLOOR_MAX};
@@ -81,12 +81,14 @@ impl Node {
         gained
     }
 
-    /// Returns the nodes that have to be asked now which grants they have forgotten: those from which slots come. For
-    /// each, also the bounds of this node's tokens if it may have issued some in that node's slots.
-    pub fn ask_sources(&mut self, now: BootTime) -> Vec<(ServerId, TokenBounds)> {
+    /// Returns the nodes that have to be asked now which grants they have forgotten: those from which slots come. Each with
+    /// the question.
+    pub fn ask_sources(&mut self, now: BootTime) -> Vec<(ServerId, SourceQuestion)> {
         let asked = self.slots.ask_sources(now).into_iter();
-        let bounds = |imports: bool| if imports { self.tokens.bounds() } else { TokenBounds::default() };
-        asked.map(|(node, imports)| (node, bounds(imports))).collect()
+        let issued = |imports: bool| if imports { self.tokens.bounds() } else { TokenBounds::default() };
+        let question =
+            |node: &_, imports| SourceQuestion { taken: self.slots.taken_from(node, now), issued: issued(imports) };
+        asked.map(|(node, imports)| (node, question(&node, imports))).collect()
     }
 
     /// Takes the `answer` of the node `from` to the question of the time `asked`. If slots have come from there for good,
@@ -125,10 +127,16 @@ impl Node {
                 .is_some_and(|answer| self.tokens.is_within(name, token, &answer.said.tokens))
     }
 
-    /// Returns the answer of this node to the node `to`, to which its slots move. That one may have issued tokens within
-    /// `issued` in these slots, so later ones are larger, should the move be given up. `None` if this node does not know
-    /// which grants it has forgotten, because it has not judged its start.
-    pub fn source_answer(&mut self, to: &ServerId, issued: &TokenBounds, now: Now) -> Option<SourceAnswer> {
+    /// Returns the answer of this node to the node `to`, to which its slots move. Tokens are larger than those that the
+    /// other one has issued, should the move be given up. The server `has` keys in these slots of those that were taken.
+    /// `None` if this node does not know which grants it has forgotten, because it has not judged its start.
+    pub fn source_answer(
+        &mut self,
+        to: &ServerId,
+        SourceQuestion { taken, issued }: &SourceQuestion,
+        has: &SlotSet,
+        now: Now,
+    ) -> Option<SourceAnswer> {
         if !self.ledger.is_judged() {
             return None;
         }
@@ -144,6 +152,7 @@ impl Node {
             forgotten_ms,
             forgotten,
             doubted: self.doubted(now.boot),
+            kept: self.slots.kept(taken, has),
             unsettled: self.slots.unsettled(to, now.boot),
             exported: self.slots.exported_to(to),
             ended: self.slots.left(now.boot),
@@ -246,7 +255,8 @@ mod tests {
         fn asks(&mut self, which: usize, us: u64) {
             let boot = BootTime::from_us(us);
             let [(NAME, issued)] = &self.0[which].ask_sources(boot)[..] else { panic!() };
-            let answer = self.0[1 - which].source_answer(&NAME, issued, Self::now(1 - which, us)).unwrap();
+            let answer =
+                self.0[1 - which].source_answer(&NAME, issued, &SlotSet::default(), Self::now(1 - which, us)).unwrap();
             self.0[which].on_source_answer(NAME, boot, answer, boot);
         }
 
@@ -318,7 +328,8 @@ mod tests {
         let (us, far) = (60_000_000, token(1 << 44));
         nodes.0[1].tokens.set_ceiling(us);
         nodes.0[1].tokens.observe(KEYS[1], far);
-        let answer = nodes.0[1].source_answer(&NAME, &TokenBounds::default(), Two::now(1, us)).unwrap();
+        let answer =
+            nodes.0[1].source_answer(&NAME, &SourceQuestion::default(), &SlotSet::default(), Two::now(1, us)).unwrap();
         nodes.asks(0, us);
         assert!(nodes.issues(0, 1, us).unwrap() > far.get());
         // The slot has come for good.
@@ -354,7 +365,8 @@ mod tests {
         };
         assert!(issues(&mut nodes) > far);
         // The slot has come for good.
-        let answer = nodes.0[1].source_answer(&NAME, &TokenBounds::default(), Two::now(1, us)).unwrap();
+        let answer =
+            nodes.0[1].source_answer(&NAME, &SourceQuestion::default(), &SlotSet::default(), Two::now(1, us)).unwrap();
         nodes.0[0].tokens = Tokens::with_stripes(10, 1 << 16, 1);
         nodes.0[0].tokens.set_ceiling(2 * us);
         nodes.0[0].tokens.observe(b"own", token(far));

@@ -42,7 +42,7 @@ enum Event {
     Offers,
     /// SETSLOT STABLE at this node, which has not read it yet.
     GivesUp(usize),
-    /// SETSLOT NODE at the target, once the source has no keys in the slot.
+    /// SETSLOT NODE at the target, which ought to wait until the source has offered the slot and has no keys in it.
     Takes,
     /// The source hears of that.
     IsTaken,
@@ -175,6 +175,7 @@ impl Cluster {
             moves.imported.insert(slot, self.serves[SOURCE].then_some(NAMES[SOURCE]));
         }
         let now = self.now(which);
+        self.nodes[which].confirm_slot_flush(false);
         self.nodes[which].update_slots(&owned, moves, now);
     }
 
@@ -201,12 +202,12 @@ impl Cluster {
             }
             Event::GivesUp(SOURCE) if !self.serves[TARGET] => self.is_offered = false,
             Event::GivesUp(TARGET) => self.is_imported = false,
-            Event::Takes if self.is_imported && self.is_offered && self.locks[SOURCE].is_none() => {
+            Event::Takes if self.is_imported => {
                 (self.serves[TARGET], self.is_imported) = (true, false);
                 self.unanswered_since = Some(self.us);
                 self.reads(TARGET);
             }
-            Event::IsTaken if self.serves[TARGET] => (self.serves[SOURCE], self.is_offered) = (false, false),
+            Event::IsTaken => self.is_taken(),
             Event::Asks(wanted) => {
                 let at = self.redirected();
                 self.acquires(at, wanted);
@@ -237,6 +238,7 @@ impl Cluster {
             }
             Event::Raises(which) if !self.holders.is_empty() => self.raises(which % self.holders.len()),
             Event::Waits(ms) if self.unanswered_since.is_none() => {
+                self.is_taken();
                 // As each node does ten times a second, and the target also right after it has read its slots.
                 self.us += 10_000;
                 self.reads(TARGET);
@@ -249,14 +251,25 @@ impl Cluster {
         self.holders.retain(|holder| us <= holder.until);
     }
 
+    /// The source hears that the target took the slot, if it did, and deletes the lock that it still has there.
+    fn is_taken(&mut self) {
+        if self.serves[TARGET] && self.serves[SOURCE] {
+            (self.serves[SOURCE], self.is_offered) = (false, false);
+            if let Some(lock) = self.locks[SOURCE].take() {
+                self.nodes[SOURCE].on_dropped_in_slot(KEY.name, lock.end());
+            }
+        }
+    }
+
     /// Lets the target ask the source, if it wants to know anything; the source answers.
     fn questions(&mut self) {
         let now = self.now(TARGET).boot;
-        if let [(_, issued)] = &self.nodes[TARGET].ask_sources(now)[..] {
+        if let [(_, question)] = &self.nodes[TARGET].ask_sources(now)[..] {
             // A question makes the source read its slots.
             self.reads(SOURCE);
-            let at_source = self.now(SOURCE);
-            let answer = self.nodes[SOURCE].source_answer(&NAMES[TARGET], issued, at_source).unwrap();
+            let (at_source, mut has) = (self.now(SOURCE), SlotSet::default());
+            has.set(slot_of(KEY.name), self.locks[SOURCE].is_some());
+            let answer = self.nodes[SOURCE].source_answer(&NAMES[TARGET], question, &has, at_source).unwrap();
             self.answers.push((now, answer));
         }
     }

@@ -1,6 +1,6 @@
 //! The slots that leave this node: what it knows of them, and answers to the nodes to which they go.
 
-use super::Slots;
+use super::{InCluster, Slots};
 use crate::guard::slot_set::SlotSet;
 use crate::guard::sources::{ANSWERS_WITHIN_MS, MigrationId, ServerId, Unsettled};
 use crate::tokens::told::TokenBounds;
@@ -53,6 +53,25 @@ impl Slots {
         let mut slots = SlotSet::default();
         let exported = self.0.iter().flat_map(|known| &known.exported);
         exported.filter(|(_, node)| *node == to).for_each(|(slot, _)| slots.set(*slot, true));
+        slots
+    }
+
+    /// Returns which of the slots that another node has `taken` over were not moved there to the end: this node serves the
+    /// slot without exporting it, its server `has` keys there, or deleted locks.
+    pub(crate) fn kept(&self, taken: &SlotSet, has: &SlotSet) -> SlotSet {
+        let mut slots = SlotSet::default();
+        let is_kept = |known: &InCluster, slot| known.is_known(slot) || known.lost.contains_key(&slot);
+        let is_kept = |slot| self.0.as_ref().is_some_and(|known| is_kept(known, slot));
+        taken.iter().filter(|&slot| has.contains(slot) || is_kept(slot)).for_each(|slot| slots.set(slot, true));
+        slots
+    }
+
+    /// Returns the slots that this node has taken over from the node `from`, key by key, while that one may still answer.
+    pub(crate) fn taken_from(&self, from: &ServerId, now: BootTime) -> SlotSet {
+        let mut slots = SlotSet::default();
+        let unsettled = self.0.iter().flat_map(|known| &known.unsettled);
+        let is_taken = |at: &Unsettled| at.way.from == *from && at.way.by.is_none() && at.awaits_answer(now);
+        unsettled.filter(|(_, at)| is_taken(at)).for_each(|(slot, _)| slots.set(*slot, true));
         slots
     }
 

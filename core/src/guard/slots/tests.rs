@@ -48,7 +48,7 @@ fn empty() -> Slots {
 fn outside_a_cluster_nothing_is_refused() {
     let mut slots = Slots::default();
     slots.drop_lock(b"k", END);
-    assert!(slots.is_known(b"k") && !slots.has_dropped(None));
+    assert!(slots.is_known(b"k") && !slots.has_deleted());
     assert_eq!(slots.update(&set(0..=9), no_moves(), NOW, END), Gained::default());
     assert_eq!((slots.ensure_open(b"k", NOW), slots.guarded(NOW)), (Ok(()), 0));
 }
@@ -374,9 +374,9 @@ fn locks_that_were_dropped_guard_their_slot_if_it_was_emptied() {
     slots.lift();
     slots.drop_lock(b"k", END);
     slots.drop_lock(b"{k}2", NOW);
-    assert!(slots.has_dropped(Some(b"k")) && slots.has_dropped(None) && !slots.has_dropped(Some(b"foo")));
+    assert!(slots.has_dropped(b"k") && slots.has_deleted() && !slots.has_dropped(b"foo"));
     assert_eq!(slots.confirm_flush(false), 0);
-    assert_eq!((slots.ensure_open(b"k", NOW), slots.has_dropped(None)), (Ok(()), false));
+    assert_eq!((slots.ensure_open(b"k", NOW), slots.has_dropped(b"k")), (Ok(()), false));
     slots.drop_lock(b"k", END);
     assert_eq!(slots.confirm_flush(true), 1);
     assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
@@ -453,4 +453,37 @@ fn the_tokens_of_a_move_are_known_until_it_ends() {
     slots.on_issued(BACK, TokenBounds::default(), NOW);
     slots.update(&set(0..=9), no_moves(), NOW, END);
     assert_eq!(slots.issued_in_vain(), [issued]);
+}
+
+/// The target takes a slot over before its source has given up the last key, or although the source did not export it.
+/// The source tells which of the slots that were taken these are, and later that their locks were deleted.
+#[test]
+fn a_slot_that_its_source_did_not_give_up_to_the_end_is_guarded() {
+    let mut source = empty();
+    source.update(&set(7_629..=7_632), exports(7_629, BACK), NOW, END);
+    source.lift();
+    let mut slots = empty();
+    slots.update(&none(), imports(7_629..=7_631), NOW, END);
+    slots.update(&set(7_629..=7_630), imports(7_631..=7_631), NOW, END);
+    let taken = slots.taken_from(&FROM, NOW);
+    assert_eq!(taken, set(7_629..=7_630));
+    assert_eq!(slots.taken_from(&FROM, NOW.plus_ms(1_001)), none(), "it answers no more");
+    assert_eq!(source.kept(&taken, &none()), set(7_630..=7_630), "not exported");
+    let kept = source.kept(&taken, &set(7_629..=7_629));
+    assert_eq!(kept, taken);
+    slots.ask_sources(NOW);
+    let said = SourceAnswer { kept, ..SourceAnswer::default() };
+    assert_eq!(slots.on_source_answer(FROM, Answer { asked: NOW, until: NOW, said }, NOW), (2, 0));
+    assert_eq!((refused(&slots, NOW), slots.guarded(NOW)), (62_600, 2));
+    // MIGRATE has moved a lock of the slot. Then the slot is taken, and the server deletes the locks that are left.
+    for (owned, moves, is_kept) in [(7_629, exports(7_629, BACK), false), (7_630, no_moves(), true)] {
+        source.drop_lock(b"k", END);
+        source.confirm_flush(false);
+        assert!(source.has_deleted());
+        source.update(&set(owned..=7_632), moves, NOW, END);
+        assert!(!source.has_deleted());
+        assert_eq!(source.kept(&set(7_629..=7_629), &none()).contains(7_629), is_kept);
+    }
+    source.update(&set(7_630..=7_632), no_moves(), END.plus_us(1), END);
+    assert_eq!(source.kept(&set(7_629..=7_629), &none()), none(), "they would have ended");
 }
