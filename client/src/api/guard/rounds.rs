@@ -67,11 +67,23 @@ impl Guard {
         match self.send_once(command.clone(), what).await {
             // A node that was added to the set a moment ago knows the lock only once the lease has been extended.
             Err(error) if error.kind() == ErrorKind::Lost => {
-                self.extend_until(self.checked.ttl_ms, clock::boot_now()).await?;
+                let (left_ms, now) = self.left_ms();
+                if left_ms == 0 {
+                    return Err(error);
+                }
+                self.extend_until(left_ms, now).await?;
                 self.send_once(command, what).await
             }
             sent => sent,
         }
+    }
+
+    /// Returns the length of a lease from now on that is valid for as long as the present one, 0 if that is over; and now.
+    fn left_ms(&self) -> (u32, BootTime) {
+        let now = clock::boot_now();
+        let left_ms = u32::try_from(self.valid_until().ms_since_rounded_up(now)).unwrap_or(u32::MAX);
+        let margin_ms = u32::try_from(margin_us(left_ms).div_ceil(1_000)).unwrap_or(0);
+        (if left_ms == 0 { 0 } else { left_ms.saturating_add(margin_ms) }, now)
     }
 
     async fn send_once(&self, command: redis::Cmd, what: &str) -> Result<Vec<u64>, Error> {

@@ -12,7 +12,7 @@ use palisade_client::by_owner::{ByOwner, Granted, Keeper, NAME_BYTES_MAX, Reach,
 use palisade_client::{Client, Error, ErrorKind, Options};
 
 use crate::fixture::{Nodes, connected, ms, until};
-use crate::harness::{int, null};
+use crate::harness::{Setup, int, null};
 use crate::proxy::{before_each, proxied};
 
 pub const TTL: Duration = Duration::from_secs(30);
@@ -86,6 +86,29 @@ async fn what_one_process_takes_another_gives_back() {
         until("it is free everywhere", async || nodes.holding("k") == 0).await;
         assert_eq!(locks.check(b"k", granted.token).await.unwrap(), None);
         assert!(takes(&locks, take("you")).await.token > granted.token);
+    }
+}
+
+/// A lock that another process acquired is broken. Its owner hears that it does not hold the lock, also on nodes that grant
+/// no lease as long as the one that this process assumes for locks of others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_of_another_process_that_was_broken_is_not_held() {
+    let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["max-ttl", "20000"]));
+    let (gone, locks) = (process(&nodes).await, process(&nodes).await);
+    for what in ["note", "reenter", "release"] {
+        let ttl = ms(20_000);
+        takes(&gone, Take { ttl, ..again("me") }).await;
+        assert!(locks.extend(b"k", b"me", ttl, None).await.unwrap().is_some());
+        if what == "release" {
+            assert_eq!(locks.reenter(b"k", b"me", None, None).await.unwrap(), Some(2));
+        }
+        nodes.say("LOCK.BREAK k");
+        let told = match what {
+            "note" => locks.note(b"k", b"me", b"x", None, None).await,
+            "reenter" => locks.reenter(b"k", b"me", None, None).await.map(|holds| holds.map(u64::from)),
+            _ => locks.release(b"k", b"me", None, None).await.map(|holds| holds.map(u64::from)),
+        };
+        assert_eq!(told.unwrap(), None, "{what}");
     }
 }
 
