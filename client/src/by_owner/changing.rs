@@ -226,7 +226,9 @@ impl Change<'_> {
         let left = holding.holds.min(level - 1);
         if left > 0 {
             let what = "answered that they gave holds back: ask again, with the same LEVEL";
-            holding.guard.send_to_majority(holding.guard.lease().release(level), what).await?;
+            let lease = holding.guard.lease();
+            lease.set_holds(left);
+            holding.guard.send_to_majority(lease.release(level), what).await?;
             holding.holds = left;
             return Ok(Some(left.into()));
         }
@@ -262,7 +264,9 @@ impl Change<'_> {
         if holds > HOLDS_MAX {
             return Err(exhausted(&Refusal::HoldsExhausted));
         }
-        holding.guard.send_to_majority(holding.guard.lease().reenter(holds), "took notice of the re-entry").await?;
+        let lease = holding.guard.lease();
+        lease.set_holds(holds);
+        holding.guard.send_to_majority(lease.reenter(holds), "took notice of the re-entry").await?;
         holding.holds = holds;
         Ok(Some(holds.into()))
     }
@@ -287,8 +291,9 @@ impl Change<'_> {
             Some(sequence) => sequence,
             None => self.next_sequence(holding).await?,
         };
-        let told = holding.guard.lease().note(text, sequence);
-        let numbers = holding.guard.send_to_majority(told, "took the note").await?;
+        let lease = holding.guard.lease();
+        lease.set_note(text, sequence);
+        let numbers = holding.guard.send_to_majority(lease.note(text, sequence), "took the note").await?;
         holding.sequence = numbers.into_iter().fold(holding.sequence, u64::max);
         Ok(Some(holding.sequence))
     }

@@ -48,12 +48,17 @@ async fn search(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Hold
     let told = views.tokens_of(&attempt);
     adopt(this, &lease, checked).await?;
     let holds = seen.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1);
-    let sequence = seen.iter().map(|(_, grant)| grant.sequence).max();
+    lease.set_holds(holds);
+    let newest = seen.iter().map(|(_, grant)| grant).max_by_key(|grant| grant.sequence);
+    let sequence = newest.map_or(0, |grant| grant.sequence);
+    if let Some(newest) = newest.filter(|_| sequence > 0) {
+        lease.set_note(&newest.note, sequence);
+    }
     let thread = this.client.thread()?;
     let taken = Taken { nodes: Arc::clone(nodes), held, calls, lease };
     let (shared, orders, lease) = orders::start(taken, checked, None, None);
     let guard = Guard::new(thread, nodes, lease, shared, orders, checked);
-    Ok(Some(Holding { told, guard, holds, sequence: sequence.unwrap_or(0), keeper: None }))
+    Ok(Some(Holding { told, guard, holds, sequence, keeper: None }))
 }
 
 /// The result of a search for an owner's lock: the attempt whose grants a majority has, and the state machine that

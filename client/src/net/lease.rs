@@ -1,7 +1,7 @@
 //! One acquisition of a key, and the commands about it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use palisade_quorum::limits::BEHIND_MAX;
 use palisade_quorum::{Ask, Token, Wanted};
@@ -39,6 +39,17 @@ pub struct Lease {
     is_anywhere: AtomicBool,
     /// The length of the longest lease that was asked for, in milliseconds.
     longest_ms: AtomicU32,
+    /// The owner's later words to the nodes. A node that loses the lock and grants it again has to hear them again.
+    told: Mutex<Told>,
+}
+
+/// An owner's words to the nodes since the grant of its lock.
+#[derive(Debug, Default)]
+struct Told {
+    /// The number of its holds, if it re-entered the lock.
+    holds: Option<u32>,
+    /// The last note, with the sequence number.
+    note: Option<(Vec<u8>, u64)>,
 }
 
 impl Lease {
@@ -61,6 +72,7 @@ impl Lease {
             may_have: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
             is_anywhere: AtomicBool::new(false),
             longest_ms: AtomicU32::new(0),
+            told: Mutex::default(),
         }
     }
 
@@ -77,6 +89,7 @@ impl Lease {
             may_have: [].into(),
             is_anywhere: AtomicBool::new(true),
             longest_ms: AtomicU32::new(left_ms),
+            told: Mutex::default(),
         }
     }
 
@@ -138,6 +151,31 @@ impl Lease {
             Wanted::Permit { number, .. } => number.unwrap_or(1),
             Wanted::Exclusive | Wanted::Shared => 1,
         }
+    }
+
+    /// Records the number of holds that the owner has now.
+    pub fn set_holds(&self, holds: u32) {
+        self.told().holds = Some(holds);
+    }
+
+    /// Records a note of the owner, unless a later one is recorded.
+    pub fn set_note(&self, text: &[u8], sequence: u64) {
+        let note = &mut self.told().note;
+        if note.as_ref().is_none_or(|(_, last)| *last <= sequence) {
+            *note = Some((text.to_vec(), sequence));
+        }
+    }
+
+    /// Returns the commands that repeat, to a node that has granted the lock anew, what the owner told the nodes.
+    pub fn repeated(&self) -> Vec<Cmd> {
+        let told = self.told();
+        let holds = told.holds.filter(|holds| *holds > 1).map(|holds| self.reenter(holds));
+        let note = told.note.as_ref().map(|(text, sequence)| self.note(text, *sequence));
+        holds.into_iter().chain(note).collect()
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that a request was sent to this node.

@@ -246,6 +246,9 @@ impl Renewer {
             sharing.on_answer(&self.nodes, call.node, why.as_ref());
         }
         self.note_why(call.node, why);
+        if let (Ask::Acquire { .. }, Answer::Token(_)) = (call.ask, answer) {
+            self.repeat(call.node);
+        }
         if let (Some(proclaiming), Ask::Acquire { .. }, Answer::Token(_)) = (&mut self.proclaiming, call.ask, answer) {
             proclaiming.on_grant(call.node);
         }
@@ -292,6 +295,19 @@ impl Renewer {
     }
 
     // Actions that events cause.
+
+    /// Repeats to a node that granted the lock anew what its owner has told the nodes. (Other nodes know it, so a failure
+    /// matters only if a majority loses the lock.)
+    fn repeat(&self, node: usize) {
+        let (commands, nodes, given) = (self.lease.repeated(), Arc::clone(&self.nodes), self.checked.given);
+        if !commands.is_empty() {
+            self.nodes.home.spawn(async move {
+                for command in commands {
+                    let _ = nodes.list[node].ask(&command, given, None).await;
+                }
+            });
+        }
+    }
 
     fn perform(&mut self, Work { calls, begins, news }: Work) {
         let (round, given) = (self.keeper.held().round(), self.checked.extending);

@@ -12,7 +12,7 @@ use palisade_client::by_owner::{ByOwner, Granted, Keeper, NAME_BYTES_MAX, Reach,
 use palisade_client::{Client, Error, ErrorKind, Options};
 
 use crate::fixture::{Nodes, connected, ms, until};
-use crate::harness::{Setup, int, null};
+use crate::harness::{Setup, int, null, text};
 use crate::proxy::{before_each, proxied};
 
 pub const TTL: Duration = Duration::from_secs(30);
@@ -110,6 +110,31 @@ async fn a_lock_of_another_process_that_was_broken_is_not_held() {
         };
         assert_eq!(told.unwrap(), None, "{what}");
     }
+}
+
+/// One node after the other loses the lock and grants it again. Each hears of the holds and of the note, so a process that
+/// continues the lock knows both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_lost_a_lock_hear_of_its_holds_and_its_note_again() {
+    let (nodes, gone) = start(3).await;
+    let ttl = ms(2_000);
+    takes(&gone, Take { ttl, note: b"begun".to_vec(), ..take("me") }).await;
+    assert_eq!(gone.reenter(b"k", b"me", Some(3), None).await.unwrap(), Some(3));
+    assert_eq!(gone.release(b"k", b"me", Some(3), None).await.unwrap(), Some(2));
+    assert_eq!(gone.note(b"k", b"me", b"half", Some(7), None).await.unwrap(), Some(7));
+    for server in &nodes.0 {
+        assert!(server.client().say("LOCK.BREAK k").as_int() > 0);
+        until("it has the lock, its holds and its note again", async || {
+            assert!(gone.extend(b"k", b"me", ttl, None).await.unwrap().is_some());
+            let info = server.client().say("LOCK.INFO k");
+            info != null() && info.field("holds") == int(2) && info.field("note") == text("half")
+        })
+        .await;
+    }
+    let locks = process(&nodes).await;
+    let shown = locks.info(b"k", None).await.unwrap().unwrap();
+    assert_eq!((shown.grants[0].holds, shown.grants[0].sequence), (2, 7));
+    assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
