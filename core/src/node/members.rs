@@ -28,7 +28,9 @@ impl Node {
         let own = self.ledger.incarnation().node;
         let accepted = self.membership.promise(version, ballot, own, now.boot)?.cloned();
         let (within_reach, _) = self.tokens.to_tell(now.wall_us, self.skew_ms);
-        let highest = self.tokens.high().max(self.tokens.floor()).max(within_reach);
+        // A stripe whose ceiling the node's own has passed has no other bound than its highest token.
+        let issued = self.tokens.bounds().highest.max(self.tokens.high());
+        let highest = issued.max(self.tokens.floor()).max(within_reach);
         Ok((accepted, highest.clamp(1, FLOOR_MAX)))
     }
 
@@ -60,5 +62,45 @@ impl Node {
     pub fn decide_members(&mut self, members: Members, now: Now) -> Result<bool, Refusal> {
         let longest_ms = self.ledger.outstanding_ttl().own_ms(now.boot);
         self.membership.decide(members, longest_ms, now.boot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{KEY, asks, at, node, owner, releases, token};
+    use crate::rules::acquire::{Acquired, acquire};
+    use crate::rules::fence::fence;
+    use crate::rules::release::release;
+
+    /// Writes the node's state to the disk.
+    fn write(node: &mut Node, now: Now) {
+        let number = node.ledger.number(true);
+        let ceiling = node.state(now).ceiling;
+        node.on_written(number, ceiling);
+    }
+
+    /// A client whose clock is ahead raised a token above the node's ceiling, so the key's stripe got a ceiling of its
+    /// own. When the node's ceiling has passed it, the stripe loses its own. The promise still covers the token, which
+    /// is ahead of the clock.
+    #[test]
+    fn a_promise_covers_a_token_whose_stripe_no_longer_has_a_ceiling_of_its_own() {
+        let node = &mut node();
+        write(node, at(0));
+        let raised = token(20_000_000);
+        let Ok(Acquired::Granted(mut lock)) = acquire(KEY, None, &asks("me"), node, at(0)) else { panic!() };
+        assert_eq!(fence(KEY.name, Some(&mut lock), owner("me"), raised, node, at(1)), Err(Refusal::NotYet));
+        write(node, at(1));
+        assert!(fence(KEY.name, Some(&mut lock), owner("me"), raised, node, at(2)).is_ok());
+        release(KEY, Some(&mut lock), &releases("me"), node, at(3));
+        let promised = |node: &mut Node, ms| node.promise_members(1, 7, at(ms)).map(|(_, highest)| highest).unwrap();
+        assert!(promised(node, 4) >= raised.get());
+        // The node writes its state every few seconds.
+        for ms in [15_000, 17_000, 18_000] {
+            write(node, at(ms));
+        }
+        assert!(at(18_000).wall_us < raised.get(), "the token is still ahead of the clock");
+        let promised = promised(node, 18_000);
+        assert!(promised >= raised.get(), "promised {promised}, issued {}", raised.get());
     }
 }

@@ -299,4 +299,22 @@ mod tests {
         let you = acquire(KEY, None, &ask("you", false), &mut node, at(150));
         assert!(matches!(you, Ok(Acquired::Granted(_))), "{you:?}");
     }
+
+    /// After LOCK.FLOOR RAISE (and ACCEPT of a new set of nodes) the node issues only larger tokens, also to readers and
+    /// permits that join a lock which is held since before.
+    #[test]
+    fn who_joins_a_lock_gets_a_token_above_a_floor_that_was_raised_since() {
+        for wanted in [Wanted::Shared, Wanted::Permit { limit: 3, number: None }] {
+            let node = &mut node();
+            let asks_for = |name, proposal| Acquire { wanted, fence: Some(token(proposal)), ..ask(name, false) };
+            let Ok(Acquired::Granted(mut lock)) = acquire(KEY, None, &asks_for("a", 50), node, at(0)) else { panic!() };
+            assert_eq!(lock.first().token(), token(50));
+            assert_eq!(node.raise_floor(500), (10, 500));
+            let Ok(Acquired::Joined(id)) = acquire(KEY, Some(&mut lock), &asks_for("b", 60), node, at(1)) else {
+                panic!()
+            };
+            let issued = lock.grant(id).token();
+            assert!(issued > token(500), "{wanted:?}: issued {issued:?} though the floor is 500");
+        }
+    }
 }

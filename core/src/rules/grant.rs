@@ -53,7 +53,7 @@ pub(crate) fn grant(
     if holders.len() >= HOLDERS_MAX {
         return Err(Refusal::HoldersExhausted);
     }
-    let floor = holders.phase(past).floor_of(mode, past.last);
+    let floor = holders.phase(past).floor_of(mode, past.last).max(node.tokens.floor());
     let token = node.tokens.issue_above(floor, key.name, mode, ask.fence, now, node.skew_ms)?;
     // An earlier grant of this owner ends here: its lease is over, but it was not removed yet. Others hold the lock, so
     // it is one of several grants.
