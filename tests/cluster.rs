@@ -1,8 +1,8 @@
 //! In a cluster, a lock is granted by the node that serves its slot, and waiters are redirected there.
 
 use crate::harness::{
-    Member, Reply, Setup, asking, cluster, error, in_step, int, joined, joined_with, migrate_slots, null, queues, text,
-    wait_until,
+    Client, Member, Reply, Setup, asking, cluster, error, in_step, int, joined, joined_with, migrate_slots, null,
+    queues, text, wait_until,
 };
 
 /// The slot of `k`.
@@ -248,4 +248,68 @@ fn replicas_are_told_nothing_while_slots_leave_in_one_step_and_again_afterwards(
         wait_until("the replica is told again", || told() > before);
     }
     assert_eq!(other.client().insist("LOCK.EXTEND k me 60000"), int(token));
+}
+
+/// Moves the slot of `k` in one step, with a snapshot that takes some seconds. Meanwhile calls `keep` again and again, with
+/// a client of the first master. Returns the second master, and how the move ended; `None` if this server cannot do that.
+fn moved_slowly(one: &Member, other: &Member, mut keep: impl FnMut(&mut Client)) -> Option<(String, String)> {
+    let mut me = one.client();
+    for n in 0..30 {
+        me.say(&format!("SET {{k}}{n} v"));
+    }
+    assert_eq!(me.say("CONFIG SET rdb-key-save-delay 100000"), text("OK"));
+    if !migrate_slots(one, &[SLOT], other) {
+        return None;
+    }
+    let mut end = None;
+    wait_until("the migration ends", || {
+        keep(&mut me);
+        let job = &one.client().say("CLUSTER GETSLOTMIGRATIONS").as_list()[0];
+        let state = job.field("state").as_text();
+        end = ["success", "failed", "cancelled"].contains(&&*state).then(|| (state, job.field("message").as_text()));
+        end.is_some()
+    });
+    end
+}
+
+/// The leases in the snapshot end at the target before it receives that they were extended. The slot moves all the same.
+#[test]
+fn a_slot_leaves_in_one_step_while_readers_extend_short_leases() {
+    let (one, other) = cluster();
+    let locks: Vec<_> = (0..10).map(|n| format!("{{k}}lock{n}")).collect();
+    let both = |client: &mut Client, command: &str, mode: &str| {
+        for lock in &locks {
+            for owner in ["a", "b"] {
+                client.say(&format!("LOCK.{command} {lock} {owner} 1000{mode}"));
+            }
+        }
+    };
+    one.client().insist("LOCK.ACQUIRE k me 60000");
+    both(&mut one.client(), "ACQUIRE", " SHARED");
+    let Some((state, message)) = moved_slowly(&one, &other, |client| both(client, "EXTEND", "")) else { return };
+    assert_eq!(state, "success", "{message}: {}", other.server.log());
+}
+
+/// The times of gates with KEEP end in the snapshot, before the target receives that further tokens have passed. The gates
+/// remember all tokens.
+#[test]
+fn gates_remember_all_tokens_when_their_slot_leaves_in_one_step() {
+    let (one, other) = cluster();
+    let gates: Vec<_> = (0..10).map(|n| format!("{{k}}gate{n}")).collect();
+    let mut client = one.client();
+    for gate in &gates {
+        assert_eq!(client.say(&format!("LOCK.GATE {gate} 100 PERMIT 1 KEEP 2500")), int(1));
+    }
+    let (mut token, mut passed) = (100, std::time::Instant::now());
+    let keep = |client: &mut Client| {
+        token += 1;
+        passed = std::time::Instant::now();
+        gates.iter().for_each(|gate| drop(client.say(&format!("LOCK.GATE {gate} {token} PERMIT 2 KEEP 2500"))));
+    };
+    let Some((state, message)) = moved_slowly(&one, &other, keep) else { return };
+    assert_eq!(state, "success", "{message}");
+    let mut there = other.client();
+    let late: Vec<_> = gates.iter().map(|gate| there.say(&format!("LOCK.GATE {gate} 99 PERMIT 1 KEEP 2500"))).collect();
+    assert!(passed.elapsed() < std::time::Duration::from_millis(2_500), "this machine is too slow for the test");
+    assert!(late.iter().all(|reply| reply.is_error("FENCED")), "late tokens pass: {late:?}");
 }

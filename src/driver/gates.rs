@@ -93,7 +93,7 @@ pub fn forget_one(ctx: Context<'_>, now: BootTime) -> bool {
     KeyName::with(due.key().name, |name| {
         let Ok(mut key) = GateKey::write(ctx, name) else { return };
         let Some(gate) = key.value_mut() else { return };
-        if state::with(|node| node.gates().is_over(&due, gate, now)) {
+        if state::with(|node| node.is_gate_over(&due, gate, now)) {
             key.delete().into_iter().for_each(ffi::free_value);
             key.signal_modified();
             if !effects::count_if_unpropagated(ctx) {

@@ -189,6 +189,11 @@ fn run(ctx: Context<'_>, slice_us: u64) {
 fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
     let Some(work) = state::with(|node| node.take_due(now, pass::may_answer())) else { return false };
     let key = work.key();
+    if let Work::Expire(due) = &work
+        && state::with(|node| node.put_off_expiry(due, now))
+    {
+        return true;
+    }
     ctx.select(key.db);
     KeyName::with(key.name, |key_name| match LockKey::write(ctx, key_name) {
         Ok(mut lock) => {

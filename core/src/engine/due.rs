@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::step::Request;
+use crate::gate::Gate;
+use crate::gate::forgetting::MayBeOver;
 use crate::keepalive::Renewal;
 use crate::lock::deadlines::Due;
 use crate::node::Node;
@@ -11,6 +13,9 @@ use crate::queue::of_key::WaiterId;
 use crate::queue::waiting::Answer;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
+
+/// The pause before a lease or a gate whose slot is coming to this node in one step is looked at again, in milliseconds.
+const ARRIVING_AGAIN_MS: u32 = 1_000;
 
 /// Work on one key that is due now; [`super::Run`] performs it.
 #[derive(Debug)]
@@ -132,6 +137,26 @@ impl Node {
         look.map(|(db, name)| Work::Look(db, name))
             .or_else(|| self.keepalives.take_due(now).map(Work::Renew))
             .or_else(|| self.take_longest_due(now))
+    }
+
+    /// Puts the work of `due` off, and returns true, if the slot of its lock is coming to this node in one step. The former
+    /// owner still grants the locks there, and its extensions may be on their way.
+    pub fn put_off_expiry(&mut self, due: &Due, now: BootTime) -> bool {
+        let is_arriving = self.slots.is_arriving(due.key().name);
+        if is_arriving {
+            self.deadlines.put_off(due, now.plus_ms(ARRIVING_AGAIN_MS));
+        }
+        is_arriving
+    }
+
+    /// Returns whether the gate of an entry that came due has ended ([`Forgetting::is_over`]). As long as the gate's slot is
+    /// coming to this node in one step, its former owner decides that.
+    pub fn is_gate_over(&mut self, due: &MayBeOver, gate: &mut Gate, now: BootTime) -> bool {
+        if self.slots.is_arriving(due.key().name) {
+            self.gates.put_off(due, gate, now.plus_ms(ARRIVING_AGAIN_MS));
+            return false;
+        }
+        self.gates.is_over(due, gate, now)
     }
 
     fn take_longest_due(&mut self, now: BootTime) -> Option<Work> {

@@ -77,6 +77,14 @@ impl Forgetting {
         is_over
     }
 
+    /// Adds the entry that came due again, for `until`: whether the gate has ended is not decided before.
+    pub fn put_off(&mut self, due: &MayBeOver, gate: &mut Gate, until: BootTime) {
+        if gate.listed == due.listed {
+            gate.listed = until;
+            self.0.entry(due.db).or_default().insert((until, due.name.clone()));
+        }
+    }
+
     /// Returns the time at which the first entry is due.
     pub fn next_due(&self) -> Option<BootTime> {
         self.0.values().filter_map(|gates| gates.first()).map(|(at, _)| *at).min()

@@ -260,6 +260,12 @@ impl Slots {
         gained
     }
 
+    /// Returns whether the slot of `name` is coming to this node in one step.
+    #[inline]
+    pub fn is_arriving(&self, name: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|known| !known.arriving.is_empty() && known.arriving.contains_key(&slot_of(name)))
+    }
+
     /// Returns whether an answer that opens a slot may still come.
     pub fn await_answers(&self, now: BootTime) -> bool {
         self.0.iter().flat_map(|known| known.unsettled.values()).any(|unsettled| unsettled.awaits_answer(now))

@@ -174,6 +174,13 @@ impl Deadlines {
         })
     }
 
+    /// Has the entry that came due come due again after `until`, whatever its lock says.
+    pub fn put_off(&mut self, due: &Due, until: BootTime) {
+        if let Some(db) = self.database_of(due.db, due.entry) {
+            self.change(db, |entries| entries.set_due(due.entry.place, until, BootTime::default()));
+        }
+    }
+
     /// Removes an entry that came due and that no lock refers to.
     pub fn forget(&mut self, due: &Due) {
         if let Some(db) = self.database_of(due.db, due.entry) {
