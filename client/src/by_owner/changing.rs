@@ -145,17 +145,18 @@ impl Change<'_> {
         if let (What::Release { level: Some(1) }, None, None) = (&what, self.token, &*held) {
             return self.free().await;
         }
-        match (self.find(slot, &mut held).await, &what) {
+        let mut other = None;
+        let held = match (self.find(slot, &mut held, &mut other).await, &what) {
             (Err(error), What::Release { .. }) if error.kind() == ErrorKind::NoQuorum => {
                 return Err(error.before_release());
             }
             (found, _) => found?,
-        }
+        };
         let is_release = matches!(what, What::Release { .. });
         if is_release && held.is_none() {
             return self.free().await;
         }
-        match self.perform(&mut held, &what).await {
+        match self.perform(held, &what).await {
             Err(error) if error.kind() == ErrorKind::Lost && is_release => {
                 *held = None;
                 // A majority does not have the lock, so it is not held, whatever the other nodes answer.
@@ -166,8 +167,8 @@ impl Change<'_> {
                 if let Some(lost) = &*held {
                     slot.remember(lost);
                 }
-                *held = finding::find(self.this, self.id, slot, self.checked).await?;
-                let again = self.perform(&mut held, &what).await;
+                *held = finding::find(self.this, self.id, slot, self.token, self.checked).await?;
+                let again = self.perform(held, &what).await;
                 again.map_err(|error| if error.kind() == ErrorKind::Lost { changes_meet() } else { error })
             }
             made => made,
@@ -191,16 +192,24 @@ impl Change<'_> {
         Ok(finding::free(self.this, self.id, self.token, self.checked).await?.then_some(0))
     }
 
-    /// Searches the nodes for the lock, unless the request is about the grant that this process knows.
-    async fn find(&self, slot: &Slot, held: &mut Option<Holding>) -> Result<(), Error> {
+    /// Searches the nodes for the grant that the request is about, unless this process knows it already. Returns the place
+    /// of the grant: if a connection keeps the one that is `held`, another one is only borrowed.
+    async fn find<'h>(
+        &self,
+        slot: &Slot,
+        held: &'h mut Option<Holding>,
+        other: &'h mut Option<Holding>,
+    ) -> Result<&'h mut Option<Holding>, Error> {
         let is_known = match held.as_mut() {
             Some(holding) => self.is_known(holding).await?,
             None => false,
         };
-        if !is_known {
-            *held = finding::find(self.this, self.id, slot, self.checked).await?;
+        if is_known {
+            return Ok(held);
         }
-        Ok(())
+        let place = if held.as_ref().is_some_and(|held| held.keeper.is_some()) { other } else { held };
+        *place = finding::find(self.this, self.id, slot, self.token, self.checked).await?;
+        Ok(place)
     }
 
     /// Returns whether the request is about the grant that this process knows. If the request names another token,
@@ -211,7 +220,7 @@ impl Change<'_> {
         }
         let seen = self.views().await?.tokens_of(&holding.guard.lease().owner);
         holding.add_given(&seen);
-        Ok(!seen.is_empty())
+        Ok(holding.is(self.token))
     }
 
     /// Returns the lock as each node shows it.

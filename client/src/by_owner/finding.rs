@@ -24,20 +24,27 @@ use crate::values::attempt_name::name_of;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Guard, Why};
 
-/// Searches the nodes for a lock of this owner, and continues to keep it. `None`: the owner holds none.
+/// Searches the nodes for a lock of this owner, and continues to keep it: the grant with this `token`, if that is named
+/// and there is one. `None`: the owner holds none.
 ///
 /// # Errors
 /// `NoQuorum`: too few nodes answer to tell.
-pub async fn find(this: &ByOwner, id: &Id, slot: &Slot, checked: Checked) -> Result<Option<Holding>, Error> {
-    let mut found = search(this, id, checked).await?;
+pub async fn find(
+    this: &ByOwner,
+    id: &Id,
+    slot: &Slot,
+    token: Option<u64>,
+    checked: Checked,
+) -> Result<Option<Holding>, Error> {
+    let mut found = search(this, id, token, checked).await?;
     slot.recall(found.as_mut());
     Ok(found)
 }
 
-async fn search(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Holding>, Error> {
+async fn search(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked) -> Result<Option<Holding>, Error> {
     let nodes = this.nodes();
-    let views = Views::ask(nodes, &id.key, None, checked.given, |views| own(views, id).is_some()).await;
-    let Some(found) = own(&views, id) else { return Err(views.too_few()) };
+    let views = Views::ask(nodes, &id.key, None, checked.given, |views| own(views, id, token).is_some()).await;
+    let Some(found) = own(&views, id, token) else { return Err(views.too_few()) };
     let Some((attempt, resumed)) = found else { return Ok(None) };
     let seen: Vec<_> = views.by_attempt().remove(&*attempt).unwrap_or_default();
     if seen.is_empty() {
@@ -68,10 +75,23 @@ type Found = Option<Option<(Vec<u8>, Going)>>;
 /// A state machine that continues an acquisition from the grants that nodes show, and its first progress.
 type Going = (Acquire, Progress);
 
-fn own(views: &Views, id: &Id) -> Found {
+fn own(views: &Views, id: &Id, token: Option<u64>) -> Found {
     let by_attempt = views.by_attempt();
-    let own = by_attempt.keys().filter(|attempt| name_of(attempt) == &*id.owner);
-    for attempt in own {
+    let own = || by_attempt.keys().filter(|attempt| name_of(attempt) == &*id.owner);
+    // An owner may have two shared grants, by two processes.
+    if let Some(token) = token {
+        match own().find(|attempt| views.tokens_of(attempt).contains(&token)) {
+            Some(attempt) => match resume(views.asked, &views.of_attempt(attempt), clock::boot_now()) {
+                Resumed::Goes(goes) => return Some(Some((attempt.to_vec(), *goes))),
+                Resumed::Open => return None,
+                Resumed::NotHeld => {}
+            },
+            // Of the nodes that have such a grant, one is among any majority.
+            None if !views.has_majority() => return None,
+            None => {}
+        }
+    }
+    for attempt in own() {
         if let Resumed::Goes(goes) = resume(views.asked, &views.of_attempt(attempt), clock::boot_now()) {
             return Some(Some((attempt.to_vec(), *goes)));
         }
@@ -79,16 +99,18 @@ fn own(views: &Views, id: &Id) -> Found {
     // An attempt that no node shows may be on nodes that do not answer.
     let is_nowhere =
         |attempt: &[u8]| matches!(resume(views.asked, &views.of_attempt(attempt), clock::boot_now()), Resumed::NotHeld);
-    let mut own = by_attempt.keys().filter(|attempt| name_of(attempt) == &*id.owner);
-    (is_nowhere(b"") && own.all(|attempt| is_nowhere(attempt))).then_some(None)
+    (is_nowhere(b"") && own().all(|attempt| is_nowhere(attempt))).then_some(None)
 }
 
 /// Returns the lease of an attempt of which nodes show these grants.
 fn lease_of(key: &Arc<[u8]>, attempt: &[u8], grants: &[(usize, &GrantView)]) -> Lease {
     let (_, first) = grants[0];
+    // Once one node has converted a writer's grant, the owner relies on it as a reader.
+    let is_shared = grants.iter().any(|(_, grant)| grant.mode == Mode::Shared);
+    let mode = if is_shared { Mode::Shared } else { first.mode };
     let left_ms = grants.iter().map(|(_, grant)| grant.left_ms).max().unwrap_or(0);
     let left_ms = u32::try_from(left_ms).unwrap_or(u32::MAX);
-    Lease::of_another(key, attempt, &first.note, wanted(first.mode), left_ms)
+    Lease::of_another(key, attempt, &first.note, wanted(mode), left_ms)
 }
 
 /// Returns whether a node has converted the lock to shared, because another process made its writer a reader.

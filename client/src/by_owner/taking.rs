@@ -245,7 +245,7 @@ impl OneRequest<'_> {
     async fn find_held(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let mut held = slot.held().await;
         if held.is_none() {
-            *held = finding::find(self.this, self.id, slot, self.checked).await?;
+            *held = finding::find(self.this, self.id, slot, None, self.checked).await?;
         }
         match &mut *held {
             Some(holding) => self.extended(holding).await,
@@ -267,9 +267,7 @@ impl OneRequest<'_> {
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(None),
             Err(error) => return Err(error),
         }
-        if let Some((kept, keeper)) = self.take.keepalive {
-            self.bind(holding, kept, keeper);
-        }
+        self.bind_if_kept(holding);
         let (token, number) = (holding.give_token(), holding.guard.number());
         Ok(Some(Granted { token, waited: Duration::ZERO, number }))
     }
@@ -280,13 +278,6 @@ impl OneRequest<'_> {
         let mut give_back = GiveBack::new(self.this.nodes(), &taken.lease, self.checked);
         let guard = self.guard(taken)?;
         let mut held = slot.held().await;
-        if let Some(other) = &mut *held {
-            // Another request of this owner was granted meanwhile, and an owner has only one grant.
-            if !self.take.retry {
-                return Err(owned());
-            }
-            return self.extended(other).await?.ok_or_else(Error::lost);
-        }
         let began = BootTime::from_us(
             (guard.valid_until().as_us() + margin_us(self.checked.ttl_ms))
                 .saturating_sub(u64::from(self.checked.ttl_ms) * 1_000),
@@ -294,10 +285,22 @@ impl OneRequest<'_> {
         let waited = Duration::from_micros(began.us_since(self.came.at));
         let granted = Granted { token: guard.token(), waited, number: guard.number() };
         let told = vec![granted.token];
-        let mut holding = Holding { told, guard, holds: 1, sequence: 0, keeper: None };
-        if let Some((kept, keeper)) = self.take.keepalive {
-            self.bind(&mut holding, kept, keeper);
+        if let Some(other) = &mut *held {
+            // Another request of this owner, such as an EXTEND, has found this grant on the nodes.
+            if other.guard.lease().owner == guard.lease().owner {
+                other.add_given(&told);
+                self.bind_if_kept(other);
+                give_back.disarm();
+                return Ok(granted);
+            }
+            // Another request of this owner was granted meanwhile, and an owner has only one grant.
+            if !self.take.retry {
+                return Err(owned());
+            }
+            return self.extended(other).await?.ok_or_else(Error::lost);
         }
+        let mut holding = Holding { told, guard, holds: 1, sequence: 0, keeper: None };
+        self.bind_if_kept(&mut holding);
         *held = Some(holding);
         slot.recall(None);
         give_back.disarm();
@@ -310,8 +313,10 @@ impl OneRequest<'_> {
         Ok(Guard::new(thread, &nodes, lease, shared, orders, self.checked))
     }
 
-    /// Extends the lock in the background for `kept` at most, and until the connection `keeper` ends.
-    fn bind(&self, holding: &mut Holding, kept: Duration, keeper: Keeper) {
+    /// If the request asks for that, extends the lock in the background until its connection ends, or for as long as it
+    /// may be kept.
+    fn bind_if_kept(&self, holding: &mut Holding) {
+        let Some((kept, keeper)) = self.take.keepalive else { return };
         if let Some(before) = holding.keeper.replace(keeper) {
             self.this.table.stop_keeping(before, self.id);
         }

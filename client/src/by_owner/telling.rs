@@ -90,12 +90,15 @@ async fn read_state(
         return Err(views.too_few());
     }
     let mut shown = views.shown();
-    for slot in this.table.of_key(key) {
+    let slots = this.table.of_key(key);
+    let places = shown.grants.iter().enumerate().map(|(place, grant)| (grant.attempt.clone(), place));
+    let places: HashMap<_, _> = if slots.is_empty() { HashMap::new() } else { places.collect() };
+    for slot in slots {
         // While a request changes the lock, only the nodes' answers count, and not what this process knows of it.
         let Ok(held) = slot.held.try_lock() else { continue };
         let Some(held) = &*held else { continue };
-        if let Some(grant) = shown.grants.iter_mut().find(|grant| *grant.attempt == *held.guard.lease().owner) {
-            grant.is_known_as(held);
+        if let Some(&place) = places.get(&*held.guard.lease().owner) {
+            shown.grants[place].is_known_as(held);
         }
     }
     Ok(shown)

@@ -123,6 +123,11 @@ impl Views {
         self.by_node.iter().flatten().count()
     }
 
+    /// Returns whether a majority of the nodes has answered.
+    pub fn has_majority(&self) -> bool {
+        self.answered() >= majority(self.by_node.len())
+    }
+
     /// Returns whether a majority of the nodes has shown all its grants, and none of them may have forgotten any.
     pub fn is_answered(&self) -> bool {
         self.by_node.iter().flatten().filter(|view| view.is_whole()).count() >= majority(self.by_node.len())
@@ -216,7 +221,7 @@ impl Views {
         // The status of an attempt that no node has shown so far.
         let hidden = self.known(&[]);
         let is_known = each.contains(&HoldStatus::Held) || hidden == HoldStatus::NotHeld;
-        self.answered() >= majority(self.by_node.len()) && is_known && !each.contains(&HoldStatus::Unknown)
+        self.has_majority() && is_known && !each.contains(&HoldStatus::Unknown)
     }
 
     /// Returns the grants that a majority has, oldest first.

@@ -83,17 +83,15 @@ async fn watch_version<T>(
             Observation::Shows { state: State::Guarded, .. } | Observation::Silent(_) => views[told.node] = None,
             Observation::Same { .. } => {}
         }
-        let change = match agreed(&ids, &views) {
+        let (change, told) = match agreed(&ids, &views) {
             Some(now) => {
                 is_agreed = true;
                 let Some(news) = news(last.as_ref(), now) else { continue };
-                let holder = news.as_ref().map(|(_, _, holder)| holder.clone());
-                *last = Some(news);
-                Change::Holder(holder)
+                (Change::Holder(news.as_ref().map(|(_, _, holder)| holder.clone())), Some(news))
             }
             None if is_agreed && views.iter().flatten().count() >= majority(views.len()) => {
                 is_agreed = false;
-                Change::Disagreement
+                (Change::Disagreement, None)
             }
             None => continue,
         };
@@ -101,6 +99,10 @@ async fn watch_version<T>(
             && tell.send(report).await.is_err()
         {
             return;
+        }
+        // If the set changes while a slow receiver is awaited, the next version reports this state.
+        if told.is_some() {
+            *last = told;
         }
     }
 }

@@ -460,3 +460,34 @@ async fn what_cannot_be_a_set_is_refused_before_anything_is_changed() {
     let error = cluster.set_nodes(two).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Configuration && error.to_string().contains("cluster"), "{error}");
 }
+
+/// A program that watches a lock is slow to read its reports, and then the set changes. Its last report is of the present
+/// holder all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_reader_of_a_watch_learns_the_last_state_though_the_set_changed() {
+    let nodes = Nodes::start_with(4, short);
+    nodes.follow_their_clocks().await;
+    let of_three = || Client::new(some(&nodes, &[0, 1, 2])).unwrap();
+    let (locks, watcher) = (of_three(), of_three());
+    connected(&locks).await;
+    connected(&watcher).await;
+    let mut changes = watcher.watch("k").unwrap();
+    assert_eq!(changes.changed().await.unwrap(), None);
+    // More reports than are kept for a reader. It takes them some time to arrive.
+    let brief = locks.with(&brief());
+    for _ in 0..10 {
+        let guard = brief.lock("k").await.unwrap();
+        tokio::time::sleep(ms(30)).await;
+        guard.release().await;
+        tokio::time::sleep(ms(30)).await;
+    }
+    let last = brief.lock("k").await.unwrap();
+    tokio::time::sleep(ms(300)).await;
+    set(&locks, some(&nodes, &[0, 1, 2, 3])).await;
+    let seen = watcher.by_owner();
+    until("the watcher follows", async || seen.standing().version >= 2 && seen.standing().nodes.len() == 4).await;
+    let told = async {
+        while changes.changed().await.unwrap().is_none_or(|holder| holder.token < last.token()) {}
+    };
+    timeout(patience(), told).await.expect("the present holder is reported");
+}

@@ -1,6 +1,7 @@
 //! Locks under names that the caller chooses, used by several processes that act for the same owners.
 
 mod breaking;
+mod finding;
 mod releasing;
 mod rising;
 mod waiting;

@@ -1,0 +1,111 @@
+//! Owners whose grants this process has to find on the nodes first.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use palisade_client::by_owner::{Take, Wanted};
+
+use super::{TTL, patient, process, start, take, takes};
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::null;
+
+/// Two agents granted a shared lock to the same owner, each with its own token, and both have crashed. Another agent is
+/// asked for each of the two grants.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_two_grants_of_one_owner_is_found_by_its_token() {
+    let (nodes, one) = start(3).await;
+    nodes.follow_their_clocks().await;
+    let (other, locks) = (process(&nodes).await, process(&nodes).await);
+    let reads = || Take { wanted: Wanted::Shared, ..take("me") };
+    let (first, second) = (takes(&one, reads()).await, takes(&other, reads()).await);
+    assert_ne!(first.token, second.token);
+    until("all nodes have both", async || {
+        nodes.0.iter().all(|server| server.client().say("LOCK.INFO k").field("holders").as_int() == 2)
+    })
+    .await;
+    for token in [first.token, second.token] {
+        assert!(locks.check(b"k", token).await.unwrap().is_some(), "{token} is held");
+    }
+    let mut found = vec![];
+    for token in [first.token, second.token] {
+        found.push(locks.extend(b"k", b"me", TTL, Some(token)).await.unwrap());
+    }
+    assert!(found.iter().all(Option::is_some), "{found:?} of {first:?} and {second:?}");
+    for token in [first.token, second.token] {
+        assert_eq!(locks.release(b"k", b"me", None, Some(token)).await.unwrap(), Some(0), "{token}");
+    }
+}
+
+/// An owner waits for a lock, and asks over another connection whether it has the lock. It gets the lock: its request
+/// must say so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_granted_says_so_whoever_finds_the_grant_first() {
+    let (_nodes, locks) = start(3).await;
+    let mut results = vec![];
+    for round in 0..200 {
+        let key = format!("k{round}");
+        let of = |owner: &str| Take { key: key.clone().into(), wait: ms(20_000), ..take(owner) };
+        let (asks, key) = (locks.clone(), key.clone().into_bytes());
+        let asking = tokio::spawn(async move {
+            loop {
+                if let Some(token) = asks.extend(&key, b"me", TTL, None).await.unwrap() {
+                    return token;
+                }
+            }
+        });
+        results.push(locks.take(of("me")).await);
+        let _ = asking.await;
+    }
+    let refused: Vec<_> = results.iter().filter(|told| !matches!(told, Ok(Some(_)))).collect();
+    assert!(refused.is_empty(), "{} of 200 were refused what they got: {:?}", refused.len(), refused[0]);
+}
+
+/// A node missed that a writer has become a reader, and the writer's agent has crashed. Another agent extends the lock
+/// while a node has lost it. The node is healed for a reader, so other readers get in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_is_continued_as_a_reader_although_a_node_calls_it_a_writer() {
+    let nodes = Nodes::start(3);
+    nodes.follow_their_clocks().await;
+    let (locks, others) = (process(&nodes).await, process(&nodes).await);
+    let attempt = "me#0123456789abcdef";
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
+    for (place, server) in nodes.0.iter().enumerate() {
+        let reply = server.client().say(&format!("LOCK.ACQUIRE k {attempt} 4000 FENCE {now}"));
+        assert!(reply.as_int() > 0, "{reply:?}");
+        if place > 0 {
+            assert!(server.client().say(&format!("LOCK.CONVERT k {attempt} SHARED")).as_int() > 0);
+        }
+    }
+    let shown = others.info(b"k", None).await.unwrap().unwrap();
+    assert_eq!(shown.grants[0].mode.word(), "shared");
+    assert!(locks.extend(b"k", b"me", ms(4_000), None).await.unwrap().is_some());
+    nodes.0[1].client().say("DEL k");
+    until("the node has it again", async || {
+        assert!(locks.extend(b"k", b"me", ms(4_000), None).await.unwrap().is_some());
+        nodes.holding("k") == 3
+    })
+    .await;
+    let modes: Vec<_> = nodes.say("LOCK.INFO k").iter().map(|info| info.field("mode").as_text().to_owned()).collect();
+    let read = others.take(Take { wanted: Wanted::Shared, ..take("you") }).await;
+    assert!(matches!(read, Ok(Some(_))), "a reader beside a reader: {read:?}, {modes:?}");
+}
+
+/// A process that continued a lock re-enters it right after a node was added. The lease stays as long as its owner
+/// asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_is_continued_does_not_grow_by_a_change_of_the_set() {
+    let nodes = Nodes::start(4);
+    let addresses = nodes.addresses();
+    let of_three = async || patient(&addresses[..3]).await;
+    let (one, other) = (of_three().await.by_owner(), of_three().await);
+    let ttl = ms(10_000);
+    takes(&one, Take { ttl, ..take("me") }).await;
+    let locks = other.by_owner();
+    assert!(locks.extend(b"k", b"me", ttl, None).await.unwrap().is_some());
+    until("three nodes have it", async || nodes.holding("k") == 3).await;
+    nodes.0[2].client().say("DEL k");
+    other.set_nodes(addresses.clone()).await.unwrap();
+    assert_eq!(locks.reenter(b"k", b"me", None, None).await.unwrap(), Some(2));
+    let infos = nodes.say("LOCK.INFO k");
+    let left: Vec<_> = infos.iter().filter(|info| **info != null()).map(|info| info.field("ttl").as_int()).collect();
+    assert!(left.iter().all(|left| *left <= 10_000), "its owner asked for 10000 ms: {left:?}");
+}
