@@ -2,9 +2,9 @@
 //! agent with the same file.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -66,13 +66,18 @@ impl Kept {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes all locks to the file. It is replaced in one step, so that no end of the process leaves half of it.
+    /// Writes all locks to the file. It is replaced in one step, so that no end of the process or machine leaves half of it.
     fn store(&self, locks: &Locks) -> io::Result<()> {
         let ids: BTreeMap<&str, &str> = locks.iter().map(|(key, lock)| (key.as_str(), lock.id.as_str())).collect();
         let mut new = self.file.clone().into_os_string();
         new.push(".new");
-        fs::write(&new, serde_json::to_vec(&ids)?)?;
-        fs::rename(&new, &self.file)
+        let mut file = File::create(&new)?;
+        file.write_all(&serde_json::to_vec(&ids)?)?;
+        file.sync_all()?;
+        fs::rename(&new, &self.file)?;
+        // A file without a folder in its name is in the present one.
+        let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
 
     /// Returns whether the lock of `key` can be kept in addition to the present ones.

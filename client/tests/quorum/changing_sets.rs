@@ -486,8 +486,6 @@ async fn a_slow_reader_of_a_watch_learns_the_last_state_though_the_set_changed()
     set(&locks, some(&nodes, &[0, 1, 2, 3])).await;
     let seen = watcher.by_owner();
     until("the watcher follows", async || seen.standing().version >= 2 && seen.standing().nodes.len() == 4).await;
-    let told = async {
-        while changes.changed().await.unwrap().is_none_or(|holder| holder.token < last.token()) {}
-    };
+    let told = async { while changes.changed().await.unwrap().is_none_or(|holder| holder.token < last.token()) {} };
     timeout(patience(), told).await.expect("the present holder is reported");
 }

@@ -11,7 +11,6 @@ use crate::lock::grant::GrantId;
 use crate::node::Node;
 use crate::values::cause::Cause;
 use crate::values::key::Key;
-use crate::values::limits::EVICTED_MAX;
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
@@ -90,7 +89,7 @@ impl Node {
         if now.boot > lock.end {
             return false;
         }
-        if self.evicted.len() < EVICTED_MAX {
+        if self.evicted.has_room(key.name) {
             self.evicted.note(key, lock, now.boot);
         } else {
             self.arm_guard(Cause::Eviction, now.boot, lock.end);
@@ -168,6 +167,7 @@ mod tests {
     use crate::lock::grant::Grant;
     use crate::refusal::Refusal;
     use crate::request::Note;
+    use crate::values::limits::EVICTED_MAX;
 
     /// Puts a lock into the key `name`, with a lease until 1 000 ms, and flushes it at `at_ms`. A reload may follow.
     fn flushed(node: &mut Node, name: &[u8], at_ms: u64) -> Result<(), Detached> {

@@ -8,6 +8,7 @@ use crate::lock::Lock;
 use crate::refusal::Refusal;
 use crate::request::Owner;
 use crate::values::key::Key;
+use crate::values::limits::{EVICTED_MAX, EVICTED_NAME_BYTES_MAX};
 use crate::values::time::BootTime;
 
 /// The part of an evicted lock that the node remembers.
@@ -31,13 +32,20 @@ impl Evictee {
 /// Evicted locks that may still be held, by database and name. Each has its slot, so that nobody has to compute the slots
 /// of all.
 #[derive(Clone, Debug, Default)]
-pub struct Evicted(HashMap<(u32, Box<[u8]>), (Evictee, u16)>);
+pub struct Evicted {
+    locks: HashMap<(u32, Box<[u8]>), (Evictee, u16)>,
+    /// The bytes of the names.
+    name_bytes: usize,
+}
 
 impl Evicted {
     /// Notes that `lock` was evicted from `key`. If an earlier evicted lock of that key may still be held, the later
     /// end of both counts, and no owner may acquire the key unless both had the same.
     pub fn note(&mut self, Key { db, name }: Key<'_>, lock: Evictee, now: BootTime) {
-        let (earlier, _) = self.0.entry((db, name.into())).or_insert_with(|| (lock.clone(), slot_of(name)));
+        let (earlier, _) = self.locks.entry((db, name.into())).or_insert_with(|| {
+            self.name_bytes += name.len();
+            (lock.clone(), slot_of(name))
+        });
         if now > earlier.end {
             *earlier = lock;
         } else {
@@ -51,14 +59,14 @@ impl Evicted {
     /// Returns until when `owner` may not acquire `key`, because another owner may hold the evicted lock; `None` if it
     /// may.
     fn barred_until(&self, Key { db, name }: Key<'_>, owner: Owner<'_>, now: BootTime) -> Option<BootTime> {
-        let (Evictee { holder, end }, _) = self.0.get(&(db, Box::from(name)))?;
+        let (Evictee { holder, end }, _) = self.locks.get(&(db, Box::from(name)))?;
         (**holder != *owner.bytes() && now <= *end).then_some(*end)
     }
 
     /// Refuses to grant the lock of `key` to `owner` while another owner may hold the evicted lock.
     #[inline(always)]
     pub fn ensure_open(&self, key: Key<'_>, owner: Owner<'_>, now: BootTime) -> Result<(), Refusal> {
-        if self.0.is_empty() { Ok(()) } else { self.ensure_not_barred(key, owner, now) }
+        if self.locks.is_empty() { Ok(()) } else { self.ensure_not_barred(key, owner, now) }
     }
 
     #[inline(never)]
@@ -73,38 +81,48 @@ impl Evicted {
     /// lock of that key, the evicted lock is not held any longer either.
     #[inline(always)]
     pub fn given_up(&mut self, key: Key<'_>, is_owner: impl FnOnce(&[u8]) -> bool) {
-        if !self.0.is_empty() {
+        if !self.locks.is_empty() {
             self.remove(key, is_owner);
         }
     }
 
     #[inline(never)]
     fn remove(&mut self, Key { db, name }: Key<'_>, is_owner: impl FnOnce(&[u8]) -> bool) {
-        if let Entry::Occupied(entry) = self.0.entry((db, name.into()))
+        if let Entry::Occupied(entry) = self.locks.entry((db, name.into()))
             && is_owner(&entry.get().0.holder)
         {
             entry.remove();
+            self.name_bytes -= name.len();
         }
     }
 
     /// Removes the evicted locks whose leases are over at `now`.
     pub fn sweep(&mut self, now: BootTime) {
-        self.0.retain(|_, (lock, _)| now <= lock.end);
+        self.locks.retain(|(_, name), (lock, _)| {
+            let is_held = now <= lock.end;
+            self.name_bytes -= if is_held { 0 } else { name.len() };
+            is_held
+        });
     }
 
     /// Iterates over the evicted locks: the slot of each, and the end of its last lease.
     pub fn ends(&self) -> impl Iterator<Item = (u16, BootTime)> {
-        self.0.values().map(|(lock, slot)| (*slot, lock.end))
+        self.locks.values().map(|(lock, slot)| (*slot, lock.end))
+    }
+
+    /// Returns whether a lock with the key `name` can be noted in addition.
+    pub fn has_room(&self, name: &[u8]) -> bool {
+        self.locks.len() < EVICTED_MAX && self.name_bytes + name.len() <= EVICTED_NAME_BYTES_MAX
     }
 
     /// Returns the number of evicted locks that may still be held.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.locks.len()
     }
 
     /// Returns whether no evicted lock may still be held.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.locks.is_empty()
     }
 }
 
@@ -141,6 +159,24 @@ mod tests {
         assert_eq!(evicted.len(), 1);
         evicted.given_up(KEY, |holder| holder == b"me");
         assert!(evicted.is_empty());
+    }
+
+    #[test]
+    fn the_names_of_evicted_locks_have_a_bound_in_bytes() {
+        let mut evicted = Evicted::default();
+        let name = vec![b'n'; EVICTED_NAME_BYTES_MAX];
+        assert!(!evicted.has_room(&[&name[..], b"n"].concat()));
+        for _ in 0..2 {
+            let key = key_of(&name);
+            assert!(evicted.has_room(&name));
+            evicted.note(key, Evictee::of(&mine(1)), at(0).boot);
+            evicted.note(key, Evictee::of(&mine(1)), at(0).boot);
+            assert!(!evicted.has_room(b"n"));
+            evicted.given_up(key, |_| true);
+            assert!(evicted.has_room(&name));
+            evicted.note(key, Evictee::of(&mine(1)), at(0).boot);
+            evicted.sweep(at(1_000_000).boot);
+        }
     }
 
     /// A lock is evicted, acquired again by its holder, and evicted again. Others are kept out until the later of both

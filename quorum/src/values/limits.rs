@@ -90,6 +90,9 @@ pub const GUARD_LIMIT_MS: u32 = 2 * MAX_TTL_LIMIT_MS;
 /// the whole node is guarded.
 pub const EVICTED_MAX: usize = 65_536;
 
+/// Maximum number of bytes of the names of these locks: 256 for each.
+pub const EVICTED_NAME_BYTES_MAX: usize = 256 * EVICTED_MAX;
+
 /// The longest wait in the queue, in milliseconds: one day, as the longest lease.
 pub const WAIT_MAX_MS: u32 = MAX_TTL_LIMIT_MS;
 
