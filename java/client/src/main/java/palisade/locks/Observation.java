@@ -183,7 +183,9 @@ public final class Observation implements AutoCloseable {
         } else if (Refusals.isLasting(failure)) {
             asked.completeExceptionally(failure);
         } else if (!asked.isDone()) {
-            connections.after(OBSERVE_AGAIN, () -> look(asked));
+            // The timers of the connections end with them, and would leave the caller without an answer.
+            CompletableFuture.delayedExecutor(OBSERVE_AGAIN, TimeUnit.NANOSECONDS, connections.callers)
+                    .execute(() -> look(asked));
         }
     }
 

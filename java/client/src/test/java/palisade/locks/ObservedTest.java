@@ -8,6 +8,7 @@ import static palisade.locks.Server.soon;
 import java.util.Optional;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterAll;
@@ -62,6 +63,20 @@ class ObservedTest {
                 assertEquals(leads.term(), next(observed).orElseThrow().term());
             }
         }
+    }
+
+    @Test
+    void aCallWhoseNodeIsGoneEndsWithTheClient() throws Exception {
+        CompletableFuture<Optional<Leader>> asked;
+        Node gone = Node.start();
+        try (Palisade own = Palisade.open(gone.url())) {
+            gone.close();
+            asked = own.election(name).observe().nextAsync();
+            // Long enough that the call pauses before it connects again.
+            Thread.sleep(50);
+        }
+        ExecutionException ended = assertThrows(ExecutionException.class, () -> soon(asked));
+        assertTrue(ended.getCause() instanceof ClosedException, ended.toString());
     }
 
     @Test
