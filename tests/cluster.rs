@@ -1,8 +1,8 @@
 //! In a cluster, a lock is granted by the node that serves its slot, and waiters are redirected there.
 
 use crate::harness::{
-    Client, Member, Reply, Setup, asking, cluster, error, in_step, int, joined, joined_with, migrate_slots, null,
-    queues, text, wait_until,
+    Client, Member, Reply, Setup, asking, cluster, error, guarded_ms, in_step, int, joined, joined_with, migrate_slots,
+    not_here, null, queues, text, wait_until,
 };
 
 /// The slot of `k`.
@@ -181,6 +181,24 @@ fn a_slot_that_moves_in_one_step() {
     assert_eq!(there.say("LOCK.RELEASE k me"), int(0));
     assert!(there.outlast_guard("LOCK.ACQUIRE k next 60000").as_int() > token);
     wait_until("the source has none of it", || (one.server.info("held"), one.server.info("waiters")) == (0, 0));
+}
+
+/// A cluster has several databases. Then Valkey 9.1 loses writes of slots that move in one step, so they are guarded.
+#[test]
+fn a_slot_that_moves_in_one_step_out_of_several_databases_is_guarded() {
+    let can = Setup::new().start().client().say("CONFIG GET cluster-databases").as_list().len() > 0;
+    if !can {
+        return not_here("clusters of this server have one database");
+    }
+    let [one, other] = joined_with(["0 16383", ""], |setup| setup.option("cluster-databases", "2"));
+    one.client().insist("LOCK.ACQUIRE k me 60000");
+    assert!(migrate_slots(&one, &[SLOT], &other));
+    let mut there = other.client();
+    wait_until("the slot is guarded", || {
+        let reply = there.say("LOCK.ACQUIRE k thief 1000");
+        reply.is_error("GUARDED") && guarded_ms(reply) > 20_000
+    });
+    assert_eq!(there.say("LOCK.RELEASE k me"), int(0));
 }
 
 /// The AOF has the migration by which the slot came. To load it again says nothing about the slot's locks.

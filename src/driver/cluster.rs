@@ -32,6 +32,8 @@ const REST_US_MAX: u64 = 1_000_000;
 thread_local! {
     /// The end of the pause after the last read of the slots: [`tick`] reads them only after it.
     static RESTS_UNTIL: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
+    /// True if the server's cluster has several databases. (Valkey can, from version 9 on.)
+    static HAS_DATABASES: Cell<bool> = const { Cell::new(false) };
     /// True while a timer runs that reads the slots.
     static READS_SOON: Cell<bool> = const { Cell::new(false) };
     /// The number of times that clients had emptied a slot (CLUSTER FLUSHSLOT) when it was last read from the server;
@@ -45,6 +47,8 @@ pub fn begin(ctx: Context<'_>) {
     if ctx.is_cluster() {
         state::with(|node| node.begin_in_cluster());
         FLUSHES.set(ctx.is_valkey().then(|| flushes(ctx)));
+        let databases = ctx.parameter(c"cluster-databases").and_then(|count| count.parse().ok());
+        HAS_DATABASES.set(databases.is_some_and(|count: u32| count > 1));
         read_slots(ctx);
     }
 }
@@ -173,9 +177,12 @@ pub fn on_not_arriving(slots: &[RangeInclusive<u16>], by: MigrationId) {
     state::with(|node| slots.iter().for_each(|slots| node.on_slots_not_arriving(slots.clone(), by)));
 }
 
-/// Notes that the migration `id` of slots to another node, in one step, has ended well.
+/// Notes that the migration `id` of slots to another node, in one step, has ended well. With several databases it does not
+/// count as such, so that its target guards the slots: Valkey 9.1 then loses writes, or brings them to a wrong database.
 pub fn on_left(id: MigrationId) {
-    state::with(|node| node.on_slots_left(id, clock::boot_now()));
+    if !HAS_DATABASES.get() {
+        state::with(|node| node.on_slots_left(id, clock::boot_now()));
+    }
 }
 
 /// Notes that these slots have come to this node with their locks, by the migration `by`.

@@ -46,8 +46,8 @@ pub fn ask(ctx: Context<'_>) {
     if is_late && !IS_LOGGED.get() {
         warn(
             "a server from which slots of the cluster came does not say whether it has forgotten locks: it cannot be \
-             reached, it has restarted, its lock module is older or missing, or it kept such a slot for a moment after a \
-             failed move. Nothing is granted in these slots until the longest lease would have ended. LOCK.GUARD LIFT \
+             reached, it has restarted, its lock module is older or missing, it kept such a slot for a moment after a \
+             failed move, or slots moved in one step although the cluster has several databases. Nothing is granted in these slots until the longest lease would have ended. LOCK.GUARD LIFT \
              ends that if you know that nobody holds a lock there",
         );
     }
