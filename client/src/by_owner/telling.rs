@@ -20,19 +20,24 @@ use crate::net::pace::Given;
 use crate::net::wire;
 use crate::run::checked::Checked;
 use crate::run::watching::AGAIN;
-use crate::{Error, NodeError, Why};
+use crate::{Error, ErrorKind, NodeError, Why};
 
 impl ByOwner {
     /// Returns the remaining time of the grant with this token, less the drift of clocks; `None` if nobody holds the
     /// lock with it.
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes answer.
+    /// `NoQuorum`: too few nodes answer, or vouch for the grant that they have.
     pub async fn check(&self, key: &[u8], token: u64) -> Result<Option<Duration>, Error> {
         let work = move |this, key: Arc<[u8]>, checked: Checked| async move {
             let shown = read_state(&this, &key, None, Some(token), checked.given).await?;
-            let grants = shown.with(&this, &key, token).await?.into_iter().filter(|grant| !grant.is_suspect);
-            Ok(grants.map(|grant| grant.ttl).max())
+            let (suspect, sure): (Vec<_>, Vec<_>) =
+                shown.with(&this, &key, token).await?.into_iter().partition(|grant| grant.is_suspect);
+            if sure.is_empty() && !suspect.is_empty() {
+                let text = "too few nodes vouch for it: the others may have forgotten that it was taken away";
+                return Err(Error::new(ErrorKind::NoQuorum, text));
+            }
+            Ok(sure.into_iter().map(|grant| grant.ttl).max())
         };
         self.run_on(key, work).await
     }
@@ -75,7 +80,8 @@ impl ByOwner {
 }
 
 /// Returns the state of the lock on a majority, merged with what this process knows of its own grants. If a `token` is
-/// given, and there are holders but none has it so far, waits for all nodes: only a late one may show it.
+/// given, and there are holders but none has it so far, waits for all nodes: only a late one may show it. So it does while
+/// too few nodes vouch for a grant.
 async fn read_state(
     this: &ByOwner,
     key: &[u8],
@@ -83,8 +89,11 @@ async fn read_state(
     token: Option<u64>,
     given: Given,
 ) -> Result<Shown, Error> {
-    let is_named = |views: &Views| token.is_none_or(|token| views.agreed().iter().any(|grant| grant.is(token)));
-    let enough = |views: &Views| views.is_decided() && (is_named(views) || views.agreed().is_empty());
+    let is_told = |grants: &[ShownGrant]| match token {
+        Some(token) => grants.is_empty() || grants.iter().any(|grant| grant.is(token) && !grant.is_suspect),
+        None => !grants.iter().any(|grant| grant.is_suspect),
+    };
+    let enough = |views: &Views| views.is_decided() && is_told(&views.agreed());
     let views = Views::ask(this.nodes(), key, waiters, given, enough).await;
     if !views.is_decided() {
         return Err(views.too_few());

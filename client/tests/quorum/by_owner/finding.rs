@@ -2,11 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use palisade_client::ErrorKind;
 use palisade_client::by_owner::{Take, Wanted};
 
 use super::{TTL, patient, process, start, take, takes};
 use crate::fixture::{Nodes, ms, until};
-use crate::harness::null;
+use crate::harness::{Server, null, text};
+use crate::proxy::before_each;
 
 /// Two agents granted a shared lock to the same owner, each with its own token, and both have crashed. Another agent is
 /// asked for each of the two grants.
@@ -108,4 +110,32 @@ async fn a_lease_that_is_continued_does_not_grow_by_a_change_of_the_set() {
     let infos = nodes.say("LOCK.INFO k");
     let left: Vec<_> = infos.iter().filter(|info| **info != null()).map(|info| info.field("ttl").as_int()).collect();
     assert!(left.iter().all(|left| *left <= 10_000), "its owner asked for 10000 ms: {left:?}");
+}
+
+/// Makes the grant on a node suspect, as that of a node that has restarted.
+fn restored(server: &Server) {
+    let mut node = server.client();
+    let dump = node.say("DUMP k");
+    assert_eq!(node.send(&[b"RESTORE", b"k", b"0", dump.as_bytes(), b"REPLACE"]), text("OK"));
+}
+
+/// A node is not sure of the grant that it has. The others are, whichever answers first. If too many are not, nobody knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_checked_by_the_nodes_that_are_sure_of_it() {
+    let nodes = Nodes::start(3);
+    let (proxies, addresses) = before_each(&nodes.0).await;
+    let locks = patient(&addresses).await.by_owner();
+    let token = takes(&locks, take("me")).await.token;
+    until("every node has it", async || nodes.holding("k") == 3).await;
+    restored(&nodes.0[0]);
+    for slow in [1, 2] {
+        proxies[slow].delay(ms(300));
+        assert!(locks.check(b"k", token).await.unwrap().is_some(), "{slow}");
+        assert!(!locks.info(b"k", None).await.unwrap().unwrap().grants[0].is_suspect, "{slow}");
+        proxies[slow].delay(ms(0));
+    }
+    restored(&nodes.0[1]);
+    assert_eq!(locks.check(b"k", token).await.unwrap_err().kind(), ErrorKind::NoQuorum);
+    nodes.say("LOCK.BREAK k");
+    assert_eq!(locks.check(b"k", token).await.unwrap(), None);
 }
