@@ -18,7 +18,8 @@ pub enum Loss {
     TooFewNodes(Vec<NodeError>),
     /// The lease ended, and [`Options::max_hold`](crate::Options::max_hold) forbids extending it further.
     MaxHold,
-    /// The lease ended, and [`Options::auto_extend`](crate::Options::auto_extend) is off.
+    /// The lease ended, and [`Options::auto_extend`](crate::Options::auto_extend) is off, or the lock's
+    /// [`Session`](crate::Session) was over.
     NotExtended,
     /// The lease ended while this process could not run: it was suspended, or its machine slept.
     Asleep,

@@ -113,7 +113,8 @@ pub enum News {
 pub enum WhyLost {
     /// A majority of nodes no longer has it, though its lease had not ended.
     TakenAway,
-    /// The lease ended, and the caller had not asked for extension in the background.
+    /// The lease ended, and there was no extension in the background: the caller had not asked for it, or the lock's
+    /// session was over.
     NotExtended,
     /// The lease ended, because the time was over for which the caller wanted extension in the background.
     MaxHold,
@@ -363,6 +364,7 @@ impl Keeper {
         }
         match self.auto {
             None => WhyLost::NotExtended,
+            Some(_) if self.is_session_over => WhyLost::NotExtended,
             Some(auto) if now.plus_us(self.period_us()) >= auto.until => WhyLost::MaxHold,
             Some(_) if now > self.held.valid_until().plus_us(OVERSLEPT_US) => WhyLost::Asleep,
             Some(_) => WhyLost::TooFewNodes,

@@ -118,6 +118,17 @@ fn no_round_begins_after_the_longest_hold_or_the_end_of_its_session() {
     assert_eq!(keeper.wake_at(), Some(end));
 }
 
+/// A session is over because another of its locks was lost. All nodes have this lock until its lease ends, so they are
+/// not the reason for its end.
+#[test]
+fn a_lock_of_a_session_that_is_over_is_not_lost_by_its_nodes() {
+    let mut keeper = keeper(auto(60_000));
+    keeper.end_session();
+    let end = valid_until(ms(0), TTL_MS);
+    assert_eq!(keeper.wake_at(), Some(end));
+    assert_eq!(keeper.on_wake(end, EXACT).news, [lost(WhyLost::NotExtended)]);
+}
+
 #[test]
 fn orders_to_keep_it_begin_and_end_the_background_and_put_nothing_off() {
     let mut keeper = keeper(None);
