@@ -87,7 +87,7 @@ pub enum OnEnd {
     /// Locks stay until their leases end, so that their holders can go on with another agent.
     #[default]
     Leave,
-    /// Locks are released on the nodes.
+    /// Locks are released on the nodes, except those of Terraform's runs, which the next agent continues.
     Release,
 }
 
@@ -189,8 +189,9 @@ impl Agent {
         if let Some(listener) = metrics {
             tasks.spawn(serve_metrics(Arc::clone(&state), listener));
         }
-        if let Some((listener, terraform)) = http {
-            tasks.spawn(serve_terraform(Arc::clone(&state), listener, terraform, present.clone()));
+        let (listener, terraform) = http.unzip();
+        if let (Some(listener), Some(terraform)) = (listener, &terraform) {
+            tasks.spawn(serve_terraform(Arc::clone(&state), listener, Arc::clone(terraform), present.clone()));
         }
         notify::ready();
         tasks.spawn(notify::report(Arc::clone(&state)));
@@ -217,7 +218,8 @@ impl Agent {
                 Ok(())
             }
             OnEnd::Release => {
-                state.locks.give_back();
+                let stays = |key: &[u8], owner: &[u8]| terraform.as_ref().is_some_and(|its| its.continues(key, owner));
+                state.locks.give_back(stays);
                 client.close().await.map_err(|why| why.to_string())
             }
         }

@@ -418,7 +418,7 @@ pub struct Agent {
 pub enum AtTheEnd {
     /// Keeps the locks until their leases end, so that another agent can continue them
     Leave,
-    /// Releases the locks that no other agent has taken over
+    /// Releases the locks that no other agent has taken over, except those in the file of --http-locks
     Release,
 }
 

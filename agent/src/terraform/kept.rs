@@ -115,6 +115,12 @@ impl Kept {
         was_kept
     }
 
+    /// Returns whether the owner `id` holds the lock of `key` for a run of Terraform, so that the next agent continues it.
+    pub fn has(&self, key: &[u8], id: &[u8]) -> bool {
+        let key = std::str::from_utf8(key);
+        key.is_ok_and(|key| self.locks().get(key).is_some_and(|lock| lock.id.as_bytes() == id))
+    }
+
     /// Begins to extend a lock after this pause.
     fn begin(self: &Arc<Self>, key: &str, id: &str, first: Duration) -> Lock {
         let (stop, stopped) = oneshot::channel();

@@ -64,6 +64,11 @@ impl Terraform {
         Ok(Arc::new(Self { state: Arc::clone(state), credentials: config.credentials.clone(), kept, tell }))
     }
 
+    /// Returns whether the next agent with the same file continues this owner's lock.
+    pub fn continues(&self, key: &[u8], owner: &[u8]) -> bool {
+        self.kept.has(key, owner)
+    }
+
     /// Answers a request.
     pub async fn answer(self: Arc<Self>, request: Request<Bytes>) -> Response {
         if let Some(status) = self.refused(request.headers()) {

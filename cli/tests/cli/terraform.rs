@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use nix::sys::signal::Signal;
 
 use crate::fixture::{Nodes, Running, run};
-use crate::harness::{free_port, grants, patience, wait_until};
+use crate::harness::{Client, free_port, grants, patience, wait_until};
 
 /// Starts an agent that serves Terraform at this port, and waits until it listens.
 fn agent(nodes: &Nodes, port: u16) -> Running {
@@ -50,6 +50,29 @@ fn the_next_agent_continues_after_kill_9() {
     let ended = second.end();
     assert_eq!(ended.code(), Some(0));
     assert!(ended.err().contains(&format!("Terraform's locks are at http://127.0.0.1:{port}/")), "{ended:?}");
+}
+
+/// An agent that releases its locks when it ends leaves those of Terraform, which the next agent with the file continues.
+#[test]
+fn the_next_agent_continues_after_an_agent_that_releases_its_locks() {
+    let nodes = Nodes::start(3);
+    let (port, socket) = (free_port(), nodes.file("agent.sock"));
+    let listen = format!("--listen {} --http 127.0.0.1:{port}", socket.display());
+    let first = Running::start(nodes.palisade(&format!("agent {listen} --http-locks locks --on-end release")));
+    wait_until("the agent listens", || socket.exists() && TcpStream::connect(("127.0.0.1", port)).is_ok());
+    wait_until("it is locked", || ask(port, "LOCK") == (200, String::new()));
+    let mut others = Client::connect(&socket, false);
+    for of_another in ["k me", "terraform:other ann"] {
+        assert!(others.outlast_outage(&format!("LOCK.ACQUIRE {of_another} 60000")).as_int() > 0);
+    }
+    wait_until("all nodes have it", || nodes.holding("terraform:shop") == 3);
+    first.signal(Signal::SIGTERM);
+    let ended = first.end();
+    assert_eq!(ended.code(), Some(0), "{ended:?}");
+    let left = ["terraform:shop", "k", "terraform:other"].map(|key| nodes.holding(key));
+    assert_eq!(left, [3, 0, 0], "only Terraform's lock stays");
+    let _second = agent(&nodes, port);
+    assert_eq!(ask(port, "UNLOCK"), (200, String::new()));
 }
 
 /// If the file cannot be written any longer, no lock is granted that the next agent would not know.

@@ -338,6 +338,14 @@ impl Guard {
         let _ = self.orders.send(Order::Release { done: None, counted });
     }
 
+    /// Drops the guard of a lock whose owner the caller named, which releases nothing, and waits until this process no
+    /// longer counts the lock as held.
+    pub(crate) async fn leave(self) {
+        let shared = Arc::clone(&self.shared);
+        drop(self);
+        shared.ended.wait().await;
+    }
+
     /// Returns the error of a call whose lock was lost while it was under way, with this text.
     pub(crate) fn lost_meanwhile(&self, text: &str) -> Error {
         Error::new(ErrorKind::Lost, text).with_nodes(self.shared.lost().nodes().to_vec())

@@ -159,17 +159,20 @@ impl ByOwner {
 
     /// Releases the locks that this process holds, at the end of a program; [`Client::close`] waits for that. Locks
     /// that are not released last until their leases end, and their owners may continue with another process. Not
-    /// released are locks that another process or this one has adopted, and those with more than 64 holds.
-    pub fn give_back(&self) {
+    /// released are locks of which `stays` returns true for the key and the owner, locks that another process or this
+    /// one has adopted, and those with more than 64 holds.
+    pub fn give_back(&self, stays: impl Fn(&[u8], &[u8]) -> bool) {
         let (Ok(thread), Ok(checked)) = (self.client.thread(), self.of_another()) else { return };
-        for slot in self.table.drain() {
+        for (id, slot) in self.table.drain() {
             let nodes = self.client.nodes();
             let counted = nodes.under_way.begin();
+            let is_released = !stays(&id.key, &id.owner);
             thread.spawn(async move {
                 if let Some(Holding { guard, holds, .. }) = slot.held.lock().await.take() {
                     // Each release ends one hold, or none if the lock was adopted.
-                    (0..holds.min(HOLDS_RELEASED_MAX))
-                        .for_each(|_| drop(GiveBack::new(&nodes, guard.lease(), checked)));
+                    let releases = if is_released { holds.min(HOLDS_RELEASED_MAX) } else { 0 };
+                    (0..releases).for_each(|_| drop(GiveBack::new(&nodes, guard.lease(), checked)));
+                    guard.leave().await;
                 }
                 drop(counted);
             });

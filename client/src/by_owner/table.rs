@@ -193,8 +193,8 @@ impl Table {
     }
 
     /// Removes and returns all slots, at the end of the program.
-    pub fn drain(&self) -> Vec<Arc<Slot>> {
-        std::mem::take(&mut self.slots().by_id).into_values().collect()
+    pub fn drain(&self) -> BTreeMap<Id, Arc<Slot>> {
+        std::mem::take(&mut self.slots().by_id)
     }
 }
 
