@@ -177,6 +177,7 @@ impl Change<'_> {
 
     async fn perform(&self, held: &mut Option<Holding>, what: &What) -> Result<Option<u64>, Error> {
         let Some(holding) = held.as_mut().filter(|held| held.is(self.token)) else { return Ok(None) };
+        holding.is_used = true;
         match what {
             What::Release { level } => self.release(held, *level).await,
             What::Extend { ttl_ms } => self.extend(holding, *ttl_ms).await,

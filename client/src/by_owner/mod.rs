@@ -12,6 +12,7 @@ mod changing;
 mod earlier;
 mod finding;
 mod grant_watch;
+mod handing;
 mod owners;
 mod shown;
 mod table;

@@ -81,6 +81,9 @@ pub struct Holding {
     /// The tokens that the owner received, or may have received from another process. The token may have risen since.
     pub told: Vec<u64>,
     pub keeper: Option<Keeper>,
+    /// True once a request of the owner has used the lock after the one that acquired it. Then the lock stays even if the
+    /// caller of the first one has not received the grant.
+    pub is_used: bool,
 }
 
 impl Holding {

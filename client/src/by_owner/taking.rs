@@ -7,6 +7,7 @@ use palisade_quorum::{BootTime, Token, Wanted, margin_us};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::finding;
+use super::handing::{Acquired, Handed};
 use super::owners::{ByOwner, checked_owner};
 use super::table::{Holding, Id, Keeper, Slot};
 use crate::run::attempt::Taken;
@@ -95,12 +96,13 @@ impl ByOwner {
             let take = Arc::clone(&take);
             async move { serve(&this, &take, checked, came).await }
         };
-        self.run(taking).await
+        let granted = self.run(taking).await?;
+        Ok(granted.map(Handed::receive))
     }
 }
 
 /// Acquires the lock in one version of the set.
-async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Result<Option<Granted>, Error> {
+async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Result<Option<Handed>, Error> {
     let id = Id { key: (*take.key).into(), owner: (*take.owner).into() };
     let slot = this.table.slot(&id);
     let asked = OneRequest { this, take, id: &id, checked, came };
@@ -116,10 +118,10 @@ async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Res
 
 impl OneRequest<'_> {
     /// Acquires the lock, unless this owner gives it back meanwhile, or the client is closed.
-    async fn unless_given_up(&self, slot: &Slot) -> Result<Granted, Error> {
+    async fn unless_given_up(&self, slot: &Slot) -> Result<Handed, Error> {
         let gives_up = slot.gives_up.notified();
         if let Some(granted) = self.again(slot).await? {
-            return Ok(granted);
+            return Ok(Handed::of_before(granted));
         }
         tokio::select! {
             biased;
@@ -129,13 +131,13 @@ impl OneRequest<'_> {
         }
     }
 
-    async fn run(&self, slot: &Slot) -> Result<Granted, Error> {
+    async fn run(&self, slot: &Slot) -> Result<Handed, Error> {
         // The nodes let an owner in twice if it shares the lock, so its earlier grant would go unnoticed.
         if self.take.retry
             && self.take.wanted != Wanted::Exclusive
             && let Some(granted) = self.take_up(slot).await?
         {
-            return Ok(granted);
+            return Ok(Handed::of_before(granted));
         }
         let sought = Sought {
             key: Arc::clone(&self.id.key),
@@ -160,7 +162,7 @@ impl OneRequest<'_> {
                 return Err(error);
             }
             if let Some(granted) = self.take_up(slot).await? {
-                return Ok(granted);
+                return Ok(Handed::of_before(granted));
             }
             // Another attempt of this owner has too few nodes. Its process may be about to get the others, and counts
             // those that it has. So they are neither released nor joined, and this attempt may have to wait for the end
@@ -267,13 +269,14 @@ impl OneRequest<'_> {
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(None),
             Err(error) => return Err(error),
         }
+        holding.is_used = true;
         self.bind_if_kept(holding);
         let (token, number) = (holding.give_token(), holding.guard.number());
         Ok(Some(Granted { token, waited: Duration::ZERO, number }))
     }
 
     /// Records a lock that was just acquired as the owner's, and extends it while its keeper lasts, if there is one.
-    async fn keep(&self, slot: &Slot, taken: Taken) -> Result<Granted, Error> {
+    async fn keep(&self, slot: &Slot, taken: Taken) -> Result<Handed, Error> {
         // If this request is cancelled meanwhile, or not needed, no owner receives the lock, so it is released.
         let mut give_back = GiveBack::new(self.this.nodes(), &taken.lease, self.checked);
         let guard = self.guard(taken)?;
@@ -284,27 +287,29 @@ impl OneRequest<'_> {
         );
         let waited = Duration::from_micros(began.us_since(self.came.at));
         let granted = Granted { token: guard.token(), waited, number: guard.number() };
+        let attempt = Arc::clone(&guard.lease().owner);
         let told = vec![granted.token];
         if let Some(other) = &mut *held {
             // Another request of this owner, such as an EXTEND, has found this grant on the nodes.
-            if other.guard.lease().owner == guard.lease().owner {
+            if other.guard.lease().owner == attempt {
                 other.add_given(&told);
                 self.bind_if_kept(other);
                 give_back.disarm();
-                return Ok(granted);
+                return Ok(Handed::of_before(granted));
             }
             // Another request of this owner was granted meanwhile, and an owner has only one grant.
             if !self.take.retry {
                 return Err(owned());
             }
-            return self.extended(other).await?.ok_or_else(Error::lost);
+            return self.extended(other).await?.map(Handed::of_before).ok_or_else(Error::lost);
         }
-        let mut holding = Holding { told, guard, holds: 1, sequence: 0, keeper: None };
+        let mut holding = Holding { told, guard, holds: 1, sequence: 0, keeper: None, is_used: false };
         self.bind_if_kept(&mut holding);
         *held = Some(holding);
         slot.recall(None);
         give_back.disarm();
-        Ok(granted)
+        let (this, id) = (self.this.clone(), self.id.clone());
+        Ok(Handed::new(granted, Acquired { this, id, attempt, checked: self.checked }))
     }
 
     fn guard(&self, taken: Taken) -> Result<Guard, Error> {

@@ -1,5 +1,9 @@
 //! Owners that wait, and stop waiting.
 
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use palisade_client::ErrorKind;
@@ -110,5 +114,39 @@ async fn repeated_requests_outlast_a_missing_majority() {
         until("it waits for nodes", async || locks.counts().1 == 1 || waits.is_finished()).await;
         drop(frozen);
         assert!(waits.await.unwrap().unwrap().is_some());
+    }
+}
+
+/// Notes that a request has a result for its caller.
+#[derive(Default)]
+struct HasResult(AtomicBool);
+
+impl Wake for HasResult {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// A request is granted, and then dropped before its caller has received that. What it has locked is released, unless
+/// another request of its owner has been answered with the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_request_leaves_no_lock_though_it_was_granted() {
+    let (nodes, locks) = start(3).await;
+    for is_repeated in [false, true] {
+        let mut taking = Box::pin(locks.take(take("me")));
+        let has_result = Arc::new(HasResult::default());
+        let waker = Waker::from(Arc::clone(&has_result));
+        assert!(taking.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        until("it is granted", async || has_result.0.load(Ordering::Acquire)).await;
+        if is_repeated {
+            takes(&locks, again("me")).await;
+        }
+        drop(taking);
+        if is_repeated {
+            assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0), "the second caller has it");
+        } else {
+            until("it is released, as nobody has it", async || nodes.holding("k") == 0).await;
+            until("its owner is forgotten", async || locks.counts().0 == 0).await;
+        }
     }
 }
