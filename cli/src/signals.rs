@@ -3,10 +3,12 @@
 use std::fs;
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpgid, getpgrp, getsid};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+use tokio::time::Instant;
 
 use crate::exit::Failure;
 
@@ -27,8 +29,8 @@ const PASSED_ON: [Signal; 9] = [
 /// A listener for the signals that end a wait or are passed on.
 pub struct Signals {
     streams: Vec<(Signal, Stream)>,
-    /// The last signal that asks a program to end.
-    end: Option<Signal>,
+    /// The last signal that asks a program to end, and the time at which it came.
+    end: Option<(Signal, Instant)>,
 }
 
 impl Signals {
@@ -58,15 +60,22 @@ impl Signals {
             heard.map_or(Poll::Pending, Poll::Ready)
         })
         .await;
-        if matches!(heard, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM) {
-            self.end = Some(heard);
+        let asks_to_end = matches!(heard, Signal::SIGINT | Signal::SIGTERM);
+        if asks_to_end || (may_ask_to_end(heard) && self.end.is_none_or(|(last, _)| may_ask_to_end(last))) {
+            self.end = Some((heard, Instant::now()));
         }
         heard
     }
 
-    /// Returns the last signal that came and that asks a program to end, if one came.
+    /// Returns the last signal that came and that asks a program to end, if one came. SIGINT and SIGTERM outrank the
+    /// others.
     pub fn end_signal(&self) -> Option<Signal> {
-        self.end
+        self.end.map(|(signal, _)| signal)
+    }
+
+    /// Forgets a signal that the command has outlived by `grace`, if it is one that programs may handle without ending.
+    pub fn forget_outlived(&mut self, grace: Duration) {
+        self.end.take_if(|(signal, came)| may_ask_to_end(*signal) && came.elapsed() > grace);
     }
 
     /// Returns the next signal that asks a program to end. The terminal's stop signal stops this process meanwhile.
@@ -79,6 +88,12 @@ impl Signals {
             }
         }
     }
+}
+
+/// Returns whether a signal asks some programs to end, and others not: daemons read their files again at SIGHUP, and Java
+/// prints its threads at SIGQUIT.
+fn may_ask_to_end(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGHUP | Signal::SIGQUIT)
 }
 
 /// Stops this process. Returns false if there is no shell to continue it.

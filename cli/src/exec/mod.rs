@@ -205,6 +205,9 @@ impl<'a> Running<'a> {
     /// Waits until no process of the command is left. Returns how the command ended.
     async fn finish(mut self, signals: &mut Signals) -> Result<End, Failure> {
         loop {
+            if self.lost.is_none() && self.group.ended().is_none() {
+                signals.forget_outlived(self.job.grace);
+            }
             let now = Instant::now();
             let (term_at, kill_at) = (self.term_at.unwrap_or(now), self.kill_at.unwrap_or(now));
             let look = lease::until_term(self.guard.valid_for(), self.job.grace).min(self.job.ttl / LOOKS_A_LEASE);

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use nix::sys::signal::Signal;
 
 use crate::fixture::{Nodes, Running, read, run, wait_dead};
-use crate::harness::wait_until;
+use crate::harness::{grants, wait_until};
 
 fn elect(nodes: &Nodes, options: &str, script: &str) -> Running {
     let mut command = nodes.palisade(&format!("elect {options} e -- sh -c"));
@@ -71,6 +71,31 @@ fn it_campaigns_again_when_it_was_lost_and_ends_with_its_command() {
     assert!(terms.len() == 2 && terms[0] < terms[1], "{terms:?}");
     assert!(ended.err().contains("it campaigns again"), "{}", ended.err());
     nodes.wait_idle();
+}
+
+/// A signal that the command has handled, as daemons read their files again at SIGHUP, does not keep the program from
+/// campaigning again after a later loss. SIGTERM does, however long the command takes to end.
+#[test]
+fn it_campaigns_again_after_a_signal_that_the_command_has_survived() {
+    for (signal, code) in [(Signal::SIGHUP, 7), (Signal::SIGTERM, 143)] {
+        let nodes = Nodes::start(3);
+        let script = "trap 'echo it > handled' HUP TERM; echo $PALISADE_TERM >> terms; echo $$ > pid; \
+                      [ $(wc -l < terms) -gt 1 ] && exit 7; while :; do sleep 0.05; done";
+        let leader = elect(&nodes, "--ttl 2s --grace 300ms", script);
+        let pid = nodes.wait_file("pid");
+        leader.signal(signal);
+        nodes.wait_file("handled");
+        let extended_at = || {
+            let grant = &grants(&mut nodes.servers[0].client(), "e")[0];
+            grant.field("held").as_int() - grant.field("extended").as_int()
+        };
+        let handled_at = extended_at();
+        wait_until("it is extended much later", || extended_at() > handled_at + 1_000);
+        nodes.say("LOCK.BREAK e");
+        wait_dead(&pid);
+        let ended = leader.end();
+        assert_eq!(ended.code(), Some(code), "{signal}: {ended:?}");
+    }
 }
 
 /// When the program is killed, its watchdog ends the command, and the next candidate leads.
