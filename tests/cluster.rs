@@ -186,7 +186,7 @@ fn a_slot_that_moves_in_one_step() {
 /// A cluster has several databases. Then Valkey 9.1 loses writes of slots that move in one step, so they are guarded.
 #[test]
 fn a_slot_that_moves_in_one_step_out_of_several_databases_is_guarded() {
-    let can = Setup::new().start().client().say("CONFIG GET cluster-databases").as_list().len() > 0;
+    let can = !Setup::new().start().client().say("CONFIG GET cluster-databases").as_list().is_empty();
     if !can {
         return not_here("clusters of this server have one database");
     }

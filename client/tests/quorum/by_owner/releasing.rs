@@ -205,7 +205,7 @@ async fn a_break_on_one_node_after_the_other_while_it_is_extended() {
 /// that, and finds the lock missing on a second node. For it the lock is lost, and it must not release the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_loses_a_lock_leaves_it_to_the_next_one() {
-    let (nodes, client, _locks) = held(3).await;
+    let (nodes, client, locks) = held(3).await;
     let next = patient(&nodes.addresses()).await.by_owner();
     let calls = |node: usize, command: &str| {
         let stats = nodes.0[node].client().say("INFO commandstats").as_text().to_lowercase();
@@ -231,6 +231,7 @@ async fn a_process_that_loses_a_lock_leaves_it_to_the_next_one() {
     .await;
     watched_by(2).await;
     take_away(1, 2).await;
+    until("the first process has lost it", async || locks.counts().0 == 0).await;
     client.close().await.unwrap();
     assert!(next.extend(b"k", b"me", TTL, None).await.unwrap().is_some());
     assert!(nodes.holding("k") >= 2);
