@@ -264,7 +264,10 @@ impl OneRequest<'_> {
         if !is_same(lease.wanted(), self.take.wanted) {
             return Err(owned());
         }
-        match holding.guard.extend_until(self.checked.ttl_ms, self.came.at).await {
+        // A lease counts from the end of its wait.
+        let from = if self.take.wait.is_zero() { self.came.at } else { clock::boot_now() };
+        let waited = Duration::from_micros(from.us_since(self.came.at));
+        match holding.guard.extend_until(self.checked.ttl_ms, from).await {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(None),
             Err(error) => return Err(error),
@@ -272,7 +275,7 @@ impl OneRequest<'_> {
         holding.is_used = true;
         self.bind_if_kept(holding);
         let (token, number) = (holding.give_token(), holding.guard.number());
-        Ok(Some(Granted { token, waited: Duration::ZERO, number }))
+        Ok(Some(Granted { token, waited, number }))
     }
 
     /// Records a lock that was just acquired as the owner's, and extends it while its keeper lasts, if there is one.

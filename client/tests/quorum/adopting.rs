@@ -113,7 +113,10 @@ async fn a_wait_looks_for_the_lock_that_its_owner_got_by_another_process() {
     };
     let (granted, found, ()) = tokio::join!(takes(&first, waits(TTL)), late, freed);
     match found {
-        Ok(found) => assert!(found.unwrap().token >= granted.token),
+        Ok(found) => {
+            let found = found.unwrap();
+            assert!(found.token >= granted.token && found.waited > ms(0), "{found:?}");
+        }
         Err(error) => assert_eq!(error.in_the_way(), Some(ErrorKind::NoQuorum)),
     }
 }

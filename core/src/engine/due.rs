@@ -149,7 +149,7 @@ impl Node {
         is_arriving
     }
 
-    /// Returns whether the gate of an entry that came due has ended ([`Forgetting::is_over`]). As long as the gate's slot is
+    /// Returns whether the gate of an entry that came due has ended. As long as the slot of the gate is
     /// coming to this node in one step, its former owner decides that.
     pub fn is_gate_over(&mut self, due: &MayBeOver, gate: &mut Gate, now: BootTime) -> bool {
         if self.slots.is_arriving(due.key().name) {
