@@ -2,12 +2,23 @@
 //! another one, so the grant is on its way for a moment.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::owners::ByOwner;
 use super::table::{Holding, Id};
-use super::taking::Granted;
 use crate::run::checked::Checked;
 use crate::run::give_back::GiveBack;
+
+/// An acquired lock. Counted from the request's arrival, it is valid for *waited + ttl*, less 1 % of the ttl and 2 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The fencing token of the grant.
+    pub token: u64,
+    /// Time from the request's arrival to the grant.
+    pub waited: Duration,
+    /// The number of the permit; 1 in the other modes.
+    pub number: u16,
+}
 
 /// A granted request. If this is dropped before the caller has received it, the lock that it acquired is released.
 #[derive(Debug)]

@@ -23,9 +23,10 @@ mod watches;
 
 pub use palisade_quorum::{Mode, Permit, Wanted};
 
+pub use self::handing::Granted;
 pub use self::owners::{ByOwner, NAME_BYTES_MAX};
 pub use self::shown::{NodeSet, Shown, ShownGrant, ShownWaiter, Standing};
 pub use self::table::Keeper;
-pub use self::taking::{Granted, Take};
+pub use self::taking::Take;
 pub use self::views::reliable;
 pub use crate::net::node::Reach;

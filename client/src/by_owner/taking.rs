@@ -7,7 +7,7 @@ use palisade_quorum::{BootTime, Token, Wanted, margin_us};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::finding;
-use super::handing::{Acquired, Handed};
+use super::handing::{Acquired, Granted, Handed};
 use super::owners::{ByOwner, checked_owner};
 use super::table::{Holding, Id, Keeper, Slot};
 use crate::run::attempt::Taken;
@@ -50,17 +50,6 @@ pub struct Take {
     /// The time for which the lease is extended at most, and the keeper whose [end](ByOwner::keeper_ended) stops that
     /// earlier.
     pub keepalive: Option<(Duration, Keeper)>,
-}
-
-/// An acquired lock. Counted from the request's arrival, it is valid for *waited + ttl*, less 1 % of the ttl and 2 ms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
-    /// The fencing token of the grant.
-    pub token: u64,
-    /// Time from the request's arrival to the grant.
-    pub waited: Duration,
-    /// The number of the permit; 1 in the other modes.
-    pub number: u16,
 }
 
 /// The time and the ticket of a request that has arrived.

@@ -289,7 +289,7 @@ fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
 }
 
 /// Returns how much of a time that nodes measured is certain: less the drift of clocks. The lease of a
-/// [`Granted`](super::taking::Granted) starts when its wait ends: count from the time before the request, plus the
+/// [`Granted`](super::handing::Granted) starts when its wait ends: count from the time before the request, plus the
 /// wait.
 pub fn reliable(left: Duration) -> Duration {
     (left - left * DRIFT_PERCENT as u32 / 100).saturating_sub(ROUNDING)
