@@ -51,7 +51,13 @@ async fn search(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked) -
         return Ok(None);
     }
     let lease = Arc::new(lease_of(&id.key, &attempt, &seen));
-    let Some((held, calls)) = together(this, &lease, resumed, checked).await else { return Err(views.too_few()) };
+    let Some((mut held, mut calls)) = together(this, &lease, resumed, checked).await else {
+        return Err(views.too_few());
+    };
+    if lease.wanted() == Wanted::Shared {
+        let shares = |place| seen.iter().any(|(node, grant)| *node == place && grant.mode == Mode::Shared);
+        held.continues_as_reader(shares).into_iter().for_each(|call| calls.make(0, call, checked.given));
+    }
     let told = views.tokens_of(&attempt);
     adopt(this, &lease, checked).await?;
     let holds = seen.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1);

@@ -422,6 +422,16 @@ impl Held {
         (0..self.members.len()).filter_map(|node| self.share_there(node)).collect()
     }
 
+    /// Notes that the owner is a reader, perhaps because another process converted a writer's grant. The nodes for which
+    /// `shares` returns true have it as shared. Returns the calls that convert it on the others, if they have it.
+    pub fn continues_as_reader(&mut self, shares: impl Fn(usize) -> bool) -> Vec<Call> {
+        for (node, member) in self.members.iter_mut().enumerate().filter(|(node, _)| shares(*node)) {
+            debug_assert!(member.sharing == Sharing::Not, "{node} was asked");
+            member.sharing = Sharing::Shares;
+        }
+        self.share()
+    }
+
     /// Returns whether a majority has converted the grant to shared, so that other readers get in.
     pub fn is_shared(&self) -> bool {
         let shares = |member: &&Member| member.acked().is_some() && member.sharing == Sharing::Shares;

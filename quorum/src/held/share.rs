@@ -63,6 +63,21 @@ mod tests {
         assert_eq!((held.token(), held.nodes_held()), (token(100), 3));
     }
 
+    /// Another process made the writer a reader, and ended before the third node heard of it. Its grant counts once it is
+    /// converted.
+    #[test]
+    fn a_node_that_missed_the_conversion_by_another_process_is_asked_for_it() {
+        let members = (0..3).map(|n| (id(n), (n < 2).then(|| token(100)), false)).collect();
+        let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+        assert_eq!(held.continues_as_reader(|node| node < 2), [Call::now(2, Ask::Share)]);
+        assert!(held.is_shared());
+        // The grant was unknown, so it is converted once more.
+        assert_eq!(told(&mut held, 2, yes(), 10), [Call::now(2, Ask::Share)]);
+        assert!(told(&mut held, 2, yes(), 10).is_empty());
+        assert_eq!(held.nodes_held(), 3);
+        assert_eq!(held.extend(TTL_MS, at(100).boot).len(), 3);
+    }
+
     #[test]
     fn a_node_that_does_not_say_is_asked_until_validity_ends() {
         let mut held = shared();

@@ -62,33 +62,40 @@ async fn a_request_that_is_granted_says_so_whoever_finds_the_grant_first() {
 }
 
 /// A node missed that a writer has become a reader, and the writer's agent has crashed. Another agent extends the lock
-/// while a node has lost it. The node is healed for a reader, so other readers get in.
+/// while a node has lost it: all nodes have it for a reader in the end, also one that answers late, and other readers get in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_is_continued_as_a_reader_although_a_node_calls_it_a_writer() {
     let nodes = Nodes::start(3);
     nodes.follow_their_clocks().await;
-    let (locks, others) = (process(&nodes).await, process(&nodes).await);
-    let attempt = "me#0123456789abcdef";
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
-    for (place, server) in nodes.0.iter().enumerate() {
-        let reply = server.client().say(&format!("LOCK.ACQUIRE k {attempt} 4000 FENCE {now}"));
-        assert!(reply.as_int() > 0, "{reply:?}");
-        if place > 0 {
-            assert!(server.client().say(&format!("LOCK.CONVERT k {attempt} SHARED")).as_int() > 0);
+    let (proxies, addresses) = before_each(&nodes.0).await;
+    let (locks, others) = (patient(&addresses).await.by_owner(), process(&nodes).await);
+    for (key, late_ms) in [("soon", 0), ("late", 200)] {
+        let attempt = "me#0123456789abcdef";
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
+        for (place, server) in nodes.0.iter().enumerate() {
+            let reply = server.client().say(&format!("LOCK.ACQUIRE {key} {attempt} 4000 FENCE {now}"));
+            assert!(reply.as_int() > 0, "{reply:?}");
+            if place > 0 {
+                assert!(server.client().say(&format!("LOCK.CONVERT {key} {attempt} SHARED")).as_int() > 0);
+            }
         }
+        let name = key.as_bytes();
+        let shown = others.info(name, None).await.unwrap().unwrap();
+        assert_eq!(shown.grants[0].mode.word(), "shared");
+        proxies[0].delay(ms(late_ms));
+        assert!(locks.extend(name, b"me", ms(4_000), None).await.unwrap().is_some());
+        proxies[0].delay(ms(0));
+        nodes.0[1].client().say(&format!("DEL {key}"));
+        until("the nodes have it for a reader", async || {
+            let extended = locks.extend(name, b"me", ms(4_000), None).await;
+            assert!(!matches!(extended, Ok(None)), "it is held all the time");
+            let infos = nodes.say(&format!("LOCK.INFO {key}"));
+            infos.iter().all(|info| *info != null() && info.field("mode") == text("shared"))
+        })
+        .await;
+        let read = others.take(Take { key: name.to_vec(), wanted: Wanted::Shared, ..take("you") }).await;
+        assert!(matches!(read, Ok(Some(_))), "a reader beside a reader: {read:?}");
     }
-    let shown = others.info(b"k", None).await.unwrap().unwrap();
-    assert_eq!(shown.grants[0].mode.word(), "shared");
-    assert!(locks.extend(b"k", b"me", ms(4_000), None).await.unwrap().is_some());
-    nodes.0[1].client().say("DEL k");
-    until("the node has it again", async || {
-        assert!(locks.extend(b"k", b"me", ms(4_000), None).await.unwrap().is_some());
-        nodes.holding("k") == 3
-    })
-    .await;
-    let modes: Vec<_> = nodes.say("LOCK.INFO k").iter().map(|info| info.field("mode").as_text().to_owned()).collect();
-    let read = others.take(Take { wanted: Wanted::Shared, ..take("you") }).await;
-    assert!(matches!(read, Ok(Some(_))), "a reader beside a reader: {read:?}, {modes:?}");
 }
 
 /// A process that continued a lock re-enters it right after a node was added. The lease stays as long as its owner
