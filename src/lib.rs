@@ -35,10 +35,11 @@ use durability::start;
 use ffi::{CallReply, Context, Module, warn};
 
 /// Commands of the server that the module needs, each with the reason. If one were hidden, locks would fail without a
-/// message. The last two are only needed in a cluster.
-const NEEDED: [(&CStr, &str); 3] = [
+/// message. Only the first is needed outside a cluster.
+const NEEDED: [(&CStr, &str); 4] = [
     (c"DEL", "replicas and the AOF are told with it that a lock is free"),
     (c"UNLINK", "a hand-over asks with it whether this node serves the key"),
+    (c"EXISTS", "LOCK.GATE asks with it whether this node serves all keys of a command"),
     (c"CLUSTER", "waiters are redirected by what it tells"),
 ];
 

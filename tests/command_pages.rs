@@ -111,8 +111,8 @@ fn with_an_unknown_option(name: &str, arguments: &[String]) -> String {
 /// Returns every refusal, with [`ANY`] where its text contains variable words.
 fn refusals() -> Vec<Refusal> {
     use GateRefusal::{
-        CommandForbidden, CommandWords, Fenced, GateIsKey, InTransaction, IsGate, IsLock, Keep, LockCommand, NoKey,
-        NotHeld, Permit, UnknownCommand,
+        CommandForbidden, CommandWords, Fenced, GateIsKey, InTransaction, IsGate, IsLock, Keep, KeyForbidden,
+        LockCommand, NoKey, NotHeld, OtherSlot, Permit, SlotMoves, UnknownCommand,
     };
     use Refusal::*;
     // A new refusal does not compile until it is listed here. It has to be added to the list below, too.
@@ -149,6 +149,7 @@ fn refusals() -> Vec<Refusal> {
         Gate(of_a_gate) => match of_a_gate {
             Fenced { .. } | NotHeld | IsLock | IsGate | Permit | Keep | GateRefusal::OutOfMemory | InTransaction => {}
             UnknownCommand | CommandWords | NoKey | GateIsKey | LockCommand | CommandForbidden => {}
+            KeyForbidden | OtherSlot | SlotMoves => {}
         },
     };
     let (left_ms, max_ms) = (1000, 60_000);
@@ -214,6 +215,9 @@ fn refusals() -> Vec<Refusal> {
         Gate(GateIsKey),
         Gate(LockCommand),
         Gate(CommandForbidden),
+        Gate(KeyForbidden),
+        Gate(OtherSlot),
+        Gate(SlotMoves),
         Excludes { options: "SHARED and PERMIT" },
         Excludes { options: "HELD and KEEP" },
         Excludes { options: "SHARED and LIMIT" },

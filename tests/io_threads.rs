@@ -1,15 +1,25 @@
 //! Servers that read and write in threads, which also handle the replies to waiters.
 
-use crate::harness::{Client, Frozen, Server, Setup, int, wait_until};
+use std::thread;
+
+use crate::harness::{Client, Frozen, Server, Setup, int, joined_with, wait_until};
 use crate::storms::random_storm;
 
-fn threaded() -> Server {
+/// Returns the setup of a server with threads.
+fn with_threads(setup: Setup) -> Setup {
     // Before Redis 8 and Valkey 8, the threads only wrote by default.
-    let server = Setup::new().option("io-threads", "4").option("io-threads-do-reads", "yes").start();
-    // By default, a Valkey 9 uses its threads only when its main thread is busy. Other servers do not know this
-    // parameter.
-    server.client().say("CONFIG SET io-threads-always-active yes");
+    setup.option("io-threads", "4").option("io-threads-do-reads", "yes")
+}
+
+fn threaded() -> Server {
+    let server = with_threads(Setup::new()).start();
+    keep_threads_busy(&server);
     server
+}
+
+/// Makes a Valkey use its threads although its main thread is idle. Other servers do not know this parameter.
+fn keep_threads_busy(server: &Server) {
+    server.client().say("CONFIG SET io-threads-always-active yes");
 }
 
 /// Returns the number of replies or requests that threads have handled so far.
@@ -55,6 +65,33 @@ fn threads_take_part_and_the_queue_stays_in_order() {
     let lines: Vec<_> = (0..COUNT).map(|n| format!("LOCK.RELEASE own{n} o{n}")).collect();
     assert!(me.pipeline(&lines).iter().all(|reply| *reply == int(0)));
     waiters.iter_mut().for_each(|client| assert_eq!(client.hear().as_list().len(), 2));
+}
+
+/// Regression: in a cluster, the threads of Redis 8.2 and Valkey 9 find out in which slot a command's keys are. They
+/// called LOCK.GATE for its keys while the main thread ran other commands, and the server crashed within a second.
+#[test]
+fn threads_of_a_cluster_find_the_slot_of_each_command() {
+    const CLIENTS: usize = 16;
+    const ROUNDS: usize = 200;
+    let [node] = joined_with(["0 16383"], |setup| with_threads(setup.aof()));
+    keep_threads_busy(&node.server);
+    let token = node.client().say("LOCK.ACQUIRE {a}lock me 60000").as_int();
+    let write = |n: usize| {
+        let mut client = node.client();
+        let lines = if n.is_multiple_of(2) {
+            let gate = format!("LOCK.GATE {{a}}gate {token} COMMAND INCR {{a}}number");
+            vec![gate; 8]
+        } else {
+            let of = |command: &str, rest: &str| format!("LOCK.{command} {{a}}{n} o{n}{rest}");
+            vec![of("ACQUIRE", " 60000"), of("NOTE", " note"), of("RELEASE", "")]
+        };
+        for _ in 0..ROUNDS {
+            assert!(client.pipeline(&lines).iter().all(|reply| reply.as_int() >= 0), "{lines:?}");
+        }
+    };
+    thread::scope(|scope| (0..CLIENTS).for_each(|n| drop(scope.spawn(move || write(n)))));
+    let written = CLIENTS / 2 * ROUNDS * 8;
+    assert_eq!(node.client().say("GET {a}number").as_text(), written.to_string());
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! `LOCK.GATE gate token [SHARED | PERMIT n] [HELD] [KEEP ms] [COMMAND command [arg …]]`
 //!
-//! The server checks the caller's permission for the keys of the protected command, because LOCK.GATE declares these
-//! keys as its own ([`Gate::report_keys`]). `lock.gate-commands` lists the commands that may run.
+//! The server knows only the first key, so the keys of the protected command are checked here: the caller's permission,
+//! and their slots. (A server could ask LOCK.GATE for all of its keys. In a cluster, Redis 8.2 and Valkey 9 ask on their
+//! I/O threads, while another command runs, and crash.) `lock.gate-commands` lists the commands that may run.
 
 use palisade_core::request::{self, GateMemory};
-use palisade_core::{GateRefusal, Refusal, ensure_held};
+use palisade_core::{GateRefusal, Refusal, ensure_held, slot_of};
 
 use super::key::{open_gate, read_gate, read_lock};
 use crate::driver::{cluster, gates, timer};
 use crate::durability::readiness;
-use crate::ffi::{AclGroup, Call, Command, Inner, NoKeys, Reply, Spec};
+use crate::ffi::{AclGroup, Call, Command, Inner, InnerKeys, KeyName, NoKeys, Reply, Spec, User};
 use crate::{clock, config, state};
 
 /// LOCK.GATE: lets a token pass, and runs the command that the token protects.
@@ -18,8 +19,7 @@ pub struct Gate;
 impl Command for Gate {
     const SPEC: Spec = Spec::new(request::Gate::SPEC, AclGroup::Gate, "1.0.0", "O(1), and what COMMAND costs")
         .master_only()
-        .refused_when_poisoned()
-        .names_its_keys();
+        .refused_when_poisoned();
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let asked = request::Gate::read(call.words(), config::bounds())?;
@@ -36,12 +36,6 @@ impl Command for Gate {
         }
         passed?;
         Ok(inner.map_or(Reply::Integer(1), Inner::run))
-    }
-
-    fn report_keys(call: &Call<'_>) {
-        if let Some(name) = request::Gate::command_in(call.words()) {
-            call.inner(name).report_keys();
-        }
     }
 }
 
@@ -85,8 +79,45 @@ fn permitted<'a>(call: &Call<'a>, inner: Inner<'a>) -> Result<Inner<'a>, Refusal
     if !is_check && !config::permits(&inner) {
         return refused(GateRefusal::CommandForbidden);
     }
-    if keys.names(&inner).any(|key| key == call.key().bytes()) {
+    if keys.names(&inner).any(|(key, _)| key.bytes() == call.key().bytes()) {
         return refused(GateRefusal::GateIsKey);
     }
+    ensure_keys_permitted(call, &inner, &keys)?;
+    ensure_one_slot(call, &inner, &keys)?;
     Ok(inner)
+}
+
+/// Checks that the caller may use the keys: as a gate those that the command changes, and to read the others.
+fn ensure_keys_permitted(call: &Call<'_>, inner: &Inner<'_>, keys: &InnerKeys) -> Result<(), Refusal> {
+    let refused = Err(Refusal::Gate(GateRefusal::KeyForbidden));
+    let Some(user) = User::of_caller(call.ctx) else { return Ok(()) };
+    let Some(rules) = user.rules() else { return refused };
+    let denied = KeyName::with(request::Gate::SPEC.name.as_bytes(), |gate| {
+        keys.names(inner).find(
+            |&(key, changes)| {
+                !if changes { rules.permit(gate, key) } else { rules.permit_reading(key) }
+            },
+        )
+    });
+    if let Some((key, _)) = denied {
+        rules.log_denied(call.ctx, key);
+        return refused;
+    }
+    Ok(())
+}
+
+/// Checks that a node of a cluster serves all keys together with the gate, as the server does for a command with these
+/// keys.
+fn ensure_one_slot(call: &Call<'_>, inner: &Inner<'_>, keys: &InnerKeys) -> Result<(), Refusal> {
+    if !call.ctx.is_cluster() {
+        return Ok(());
+    }
+    let slot = slot_of(call.key().bytes());
+    if keys.names(inner).any(|(key, _)| slot_of(key.bytes()) != slot) {
+        return Err(Refusal::Gate(GateRefusal::OtherSlot));
+    }
+    if !keys.are_here_with(call.key(), inner) {
+        return Err(Refusal::Gate(GateRefusal::SlotMoves));
+    }
+    Ok(())
 }

@@ -56,6 +56,15 @@ impl CallReply {
         NonNull::new(reply).map(Self)
     }
 
+    /// Calls the server's command `command` with these keys as its arguments. Returns `None` also if the server may not
+    /// run it, as in a cluster where another node serves one of the keys.
+    pub(super) fn of_keys(ctx: Context<'_>, command: &CStr, keys: &[*mut raw::RedisModuleString]) -> Option<Self> {
+        // SAFETY: the context is live; the format announces a vector of module strings with its length, which follow.
+        let reply =
+            unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"v".as_ptr(), keys.as_ptr(), keys.len())) };
+        NonNull::new(reply).map(Self)
+    }
+
     /// Calls the server's command `command` with a word and a key as its arguments.
     pub fn of_word_and_key(ctx: Context<'_>, command: &CStr, word: &CStr, key: KeyName<'_>) -> Option<Self> {
         // SAFETY: the context is live; the format announces a C string and a module string, which follow.

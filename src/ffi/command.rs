@@ -22,10 +22,6 @@ pub trait Command {
 
     /// Runs the command, and returns its reply or refusal.
     fn run(call: &Call<'_>) -> Result<Reply, Refusal>;
-
-    /// Tells the server the command's keys, except the first. Only for a command whose keys depend on its arguments, so
-    /// that it has to name them itself.
-    fn report_keys(_: &Call<'_>) {}
 }
 
 /// The description of a command.
@@ -43,22 +39,12 @@ pub struct Spec {
     /// True if the command's answer promises something. Once a panic was caught, such a command is refused, because the
     /// module's state may be half done.
     pub refused_when_poisoned: bool,
-    /// True if the command names its keys itself ([`Command::report_keys`]), because they depend on its arguments.
-    pub names_its_keys: bool,
 }
 
 impl Spec {
     /// Describes a command that replicas answer too, and that promises nothing.
     pub const fn new(command: grammar::Spec, acl: AclGroup, since: &'static str, complexity: &'static str) -> Self {
-        Self {
-            command,
-            complexity,
-            since,
-            acl,
-            master_only: false,
-            refused_when_poisoned: false,
-            names_its_keys: false,
-        }
+        Self { command, complexity, since, acl, master_only: false, refused_when_poisoned: false }
     }
 
     /// Returns this description, changed to that of a command which only masters answer.
@@ -70,11 +56,6 @@ impl Spec {
     /// promises something.
     pub const fn refused_when_poisoned(self) -> Self {
         Self { refused_when_poisoned: true, ..self }
-    }
-
-    /// Returns this description, changed to that of a command which names its keys itself ([`Command::report_keys`]).
-    pub const fn names_its_keys(self) -> Self {
-        Self { names_its_keys: true, ..self }
     }
 }
 
@@ -149,12 +130,6 @@ impl<'a> Call<'a> {
     pub fn inner(&self, n: usize) -> Inner<'a> {
         Inner::new(self.ctx, self.argv, self.after_key + n)
     }
-}
-
-/// Returns whether the server only asks for the command's keys, and does not run it.
-fn is_key_query(ctx: Context<'_>) -> bool {
-    // SAFETY: the context is live.
-    unsafe { api!(RedisModule_IsKeysPositionRequest(ctx.raw())) != 0 }
 }
 
 /// The module's own ACL category.
@@ -243,10 +218,6 @@ fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> bool {
     // The server's lists end with an entry of zeros.
     let mut arguments: Vec<_> = key_argument.into_iter().chain(arguments).chain([END_OF_ARGUMENTS]).collect();
     let mut key_specs = [raw_key_spec(key), raw_key_spec(None)];
-    if spec.names_its_keys {
-        // This flag says that there may be further keys, so that server and clients ask the command for them.
-        key_specs[0].flags |= u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
-    }
     let info = raw::RedisModuleCommandInfo {
         version: &raw const VERSION,
         summary: texts.add(spec.command.summary),
@@ -334,17 +305,6 @@ fn raw_key_spec(access: Option<KeyAccess>) -> raw::RedisModuleCommandKeySpec {
     }
 }
 
-/// Names all keys of a command to the server: its first argument, and those that the command itself names.
-fn report_keys<C: Command>(call: &Call<'_>) {
-    if call.argv.len() < call.after_key {
-        return;
-    }
-    let flags = C::SPEC.command.key.map_or(0, key_flags);
-    // SAFETY: the context is the one in which the server asks.
-    unsafe { api!(RedisModule_KeyAtPosWithFlags(call.ctx.raw(), 1, flags as c_int)) };
-    C::report_keys(call);
-}
-
 extern "C" fn trampoline<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
@@ -356,10 +316,6 @@ extern "C" fn trampoline<C: Command>(
     let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
     let after_key = const { if C::SPEC.command.key.is_some() { 2 } else { 1 } };
     let call = Call { ctx, argv, after_key };
-    if const { C::SPEC.names_its_keys } && is_key_query(ctx) {
-        boundary::run(C::SPEC.command.name, || report_keys::<C>(&call));
-        return raw::REDISMODULE_OK as c_int;
-    }
     let mut is_decided = false;
     let run = || {
         if C::SPEC.master_only && !ctx.is_master() {

@@ -10,13 +10,12 @@ use super::api::{api, raw};
 use super::call::CallReply;
 use super::context::Context;
 use super::reply::Reply;
-use super::string::string_bytes;
+use super::string::{KeyName, string_bytes};
 
-/// The server's flags for what a command does with a key: read, insert, update, delete.
-const USES: c_int = (raw::REDISMODULE_CMD_KEY_ACCESS
-    | raw::REDISMODULE_CMD_KEY_INSERT
-    | raw::REDISMODULE_CMD_KEY_UPDATE
-    | raw::REDISMODULE_CMD_KEY_DELETE) as c_int;
+/// The server's flags for a command that reads a key, and for the commands that change one.
+const READS: c_int = raw::REDISMODULE_CMD_KEY_ACCESS as c_int;
+const WRITES: c_int =
+    (raw::REDISMODULE_CMD_KEY_INSERT | raw::REDISMODULE_CMD_KEY_UPDATE | raw::REDISMODULE_CMD_KEY_DELETE) as c_int;
 
 /// A command with its arguments, which are the last arguments of the command that is being run.
 #[derive(Clone, Copy)]
@@ -24,8 +23,6 @@ pub struct Inner<'a> {
     ctx: Context<'a>,
     /// The command's name and its arguments.
     argv: &'a [*mut raw::RedisModuleString],
-    /// The index of the command's name among the arguments of the command that is being run.
-    place: usize,
 }
 
 /// The reason why a command has no keys that could be checked.
@@ -57,13 +54,25 @@ impl InnerKeys {
         unsafe { std::slice::from_raw_parts(self.flags, self.count) }
     }
 
-    /// Iterates over the names of the keys. `inner` is the command of which these are the keys.
-    pub fn names<'a>(&self, inner: &Inner<'a>) -> impl Iterator<Item = &'a [u8]> {
-        // SAFETY: the server keeps the arguments for the length of the call.
-        self.places()
-            .iter()
-            .filter_map(|&place| inner.argv.get(place as usize))
-            .map(|&name| unsafe { string_bytes(name) })
+    /// Iterates over the names of the keys, each with whether the command may change it. `inner` is the command of which
+    /// these are the keys.
+    pub fn names<'a>(&self, inner: &Inner<'a>) -> impl Iterator<Item = (KeyName<'a>, bool)> {
+        self.raw_names(inner).zip(self.flags()).map(|(name, &flags)| {
+            let changes = if flags & (READS | WRITES) == 0 { !inner.only_reads() } else { flags & WRITES != 0 };
+            // SAFETY: the server keeps the arguments for the length of the call.
+            (unsafe { KeyName::new(name) }, changes)
+        })
+    }
+
+    /// Returns whether the server would run a command with these keys and the key `other` now. While their slot moves to
+    /// another node of a cluster, it refuses a command some of whose keys are there.
+    pub fn are_here_with(&self, other: KeyName<'_>, inner: &Inner<'_>) -> bool {
+        let names: Vec<_> = self.raw_names(inner).chain([other.raw()]).collect();
+        CallReply::of_keys(inner.ctx, c"EXISTS", &names).is_some()
+    }
+
+    fn raw_names(&self, inner: &Inner<'_>) -> impl Iterator<Item = *mut raw::RedisModuleString> {
+        self.places().iter().filter_map(|&place| inner.argv.get(place as usize)).copied()
     }
 }
 
@@ -80,7 +89,7 @@ impl Drop for InnerKeys {
 impl<'a> Inner<'a> {
     /// Creates the command that begins at the index `place` of `argv`, the words of the command that is being run.
     pub(super) fn new(ctx: Context<'a>, argv: &'a [*mut raw::RedisModuleString], place: usize) -> Self {
-        Self { ctx, argv: argv.get(place..).unwrap_or_default(), place }
+        Self { ctx, argv: argv.get(place..).unwrap_or_default() }
     }
 
     /// Returns the command's name, as it was sent.
@@ -115,33 +124,11 @@ impl<'a> Inner<'a> {
         }
     }
 
-    /// Names this command's keys to the server, which has asked for the keys of the outer command (LOCK.GATE).
-    pub fn report_keys(&self) {
-        let Ok(keys) = self.keys() else { return };
-        for (place, &flags) in keys.places().iter().zip(keys.flags()) {
-            let flags = if flags & USES != 0 { flags } else { self.uses() };
-            // SAFETY: the context is the one in which the server asks.
-            unsafe { api!(RedisModule_KeyAtPosWithFlags(self.ctx.raw(), self.place as c_int + place, flags)) };
-        }
-    }
-
-    /// Returns what the command does with its keys, as the server's flags, the same for all of its keys. Needed if the
-    /// server does not tell the flags of each key (Redis 7.0, for most commands).
-    fn uses(&self) -> c_int {
-        use raw::*;
+    /// Returns whether the command only reads its keys. Needed if the server does not tell what it does with each key
+    /// (Redis 7.0, for most commands).
+    fn only_reads(&self) -> bool {
         static READERS: CommandRules = CommandRules::new();
-        static WRITERS: CommandRules = CommandRules::new();
-        let is_permitted_by = |rules: &CommandRules, keys: &[u8]| {
-            (rules.is_set() || rules.set_for(&[keys, b"allchannels", b"+@all"], &[])) && rules.permit(self)
-        };
-        let flags = if is_permitted_by(&READERS, b"%R~*") {
-            REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS
-        } else if is_permitted_by(&WRITERS, b"%W~*") {
-            REDISMODULE_CMD_KEY_OW | REDISMODULE_CMD_KEY_UPDATE
-        } else {
-            REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE
-        };
-        flags as c_int
+        (READERS.is_set() || READERS.set_for(&[b"%R~*", b"allchannels", b"+@all"], &[])) && READERS.permit(self)
     }
 
     /// Runs the command, and answers the client with its reply. Its effects go to replicas and the AOF. The server

@@ -1,8 +1,11 @@
 //! Users of the server, and what the present ACL rules allow them.
 
-use std::ptr::null_mut;
+use std::ffi::c_int;
+use std::io::{Error, ErrorKind};
+use std::ptr::{NonNull, null_mut};
 
 use super::api::{api, raw};
+use super::call::CallReply;
 use super::context::Context;
 use super::string::{KeyName, string_bytes};
 
@@ -26,24 +29,66 @@ impl User {
         unsafe { string_bytes(self.0) }
     }
 
-    /// Returns whether the present rules allow this user to run `command` on `key`. Arguments after the key do not
-    /// matter to the rules. If the user was deleted, this returns false. (If the user was only disabled, it goes on as
-    /// before, as with the server itself.)
+    /// Returns the user for whom this command runs, also in a script. `None` if another module sent the command without
+    /// a user; then no rule applies to it.
+    pub fn of_caller(ctx: Context<'_>) -> Option<Self> {
+        // Servers crash if they are asked for a user where there is none. A call as the user finds that out, before it
+        // is refused because DEL needs a key.
+        // SAFETY: the context is live; the format announces nothing.
+        let reply = unsafe { api!(RedisModule_Call(ctx.raw(), c"DEL".as_ptr(), c"C".as_ptr())) };
+        let error = Error::last_os_error();
+        drop(CallReply::owned(reply));
+        if error.kind() == ErrorKind::Unsupported { None } else { Self::of_client(ctx) }
+    }
+
+    /// Returns the present rules of this user; `None` if the user was deleted. (If the user was only disabled, it goes on
+    /// as before, as with the server itself.)
+    pub fn rules(&self) -> Option<Rules> {
+        // SAFETY: the string is ours; the server's record of the user is given back when the rules are dropped.
+        NonNull::new(unsafe { api!(RedisModule_GetModuleUserFromUserName(self.0)) }).map(Rules)
+    }
+
+    /// Returns whether the present rules allow this user to run `command` on `key`, as [`Rules::permit`] does.
     pub fn may_run(&self, command: &str, key: KeyName<'_>) -> bool {
-        KeyName::with(command.as_bytes(), |command| {
-            let mut argv = [command.raw(), key.raw()];
-            // SAFETY: the strings live for the calls; the server's record of the user is used right here and given
-            // back.
-            unsafe {
-                let user = api!(RedisModule_GetModuleUserFromUserName(self.0));
-                if user.is_null() {
-                    return false;
-                }
-                let status = api!(RedisModule_ACLCheckCommandPermissions(user, argv.as_mut_ptr(), argv.len() as i32));
-                api!(RedisModule_FreeModuleUser(user));
-                status == raw::REDISMODULE_OK as i32
-            }
-        })
+        self.rules().is_some_and(|rules| KeyName::with(command.as_bytes(), |command| rules.permit(command, key)))
+    }
+}
+
+/// The ACL rules of a user. Not to be kept, because the rules may change and the user may be deleted.
+pub struct Rules(NonNull<raw::RedisModuleUser>);
+
+impl Rules {
+    /// Returns whether the user may run the command of this name on `key`. Arguments after the key do not matter to the
+    /// rules.
+    pub fn permit(&self, command: KeyName<'_>, key: KeyName<'_>) -> bool {
+        let mut argv = [command.raw(), key.raw()];
+        // SAFETY: the record of the user is ours, and the strings live for the call.
+        let status = unsafe {
+            api!(RedisModule_ACLCheckCommandPermissions(self.0.as_ptr(), argv.as_mut_ptr(), argv.len() as c_int))
+        };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Returns whether the user may read `key` with some command.
+    pub fn permit_reading(&self, key: KeyName<'_>) -> bool {
+        let flags = raw::REDISMODULE_CMD_KEY_ACCESS as c_int;
+        // SAFETY: the record of the user is ours, and the string lives for the call.
+        let status = unsafe { api!(RedisModule_ACLCheckKeyPermissions(self.0.as_ptr(), key.raw(), flags)) };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Adds to ACL LOG that the user had no permission for `key`.
+    pub fn log_denied(&self, ctx: Context<'_>, key: KeyName<'_>) {
+        let reason = raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_KEY;
+        // SAFETY: the context is live, the record of the user is ours, and the server copies the name of the key.
+        unsafe { api!(RedisModule_ACLAddLogEntry(ctx.raw(), self.0.as_ptr(), key.raw(), reason)) };
+    }
+}
+
+impl Drop for Rules {
+    fn drop(&mut self) {
+        // SAFETY: the record is ours, and freed only here; the user itself stays.
+        unsafe { api!(RedisModule_FreeModuleUser(self.0.as_ptr())) };
     }
 }
 

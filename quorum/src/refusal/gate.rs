@@ -38,6 +38,12 @@ pub enum GateRefusal {
     LockCommand,
     /// `NOPERM`: `lock.gate-commands` does not permit the command.
     CommandForbidden,
+    /// `NOPERM`: the caller has no permission for a key of the command after COMMAND.
+    KeyForbidden,
+    /// `CROSSSLOT`: in a cluster, the gate and the keys of the command after COMMAND are in different slots.
+    OtherSlot,
+    /// `TRYAGAIN`: the slot is moving to another node, and not all keys of the command after COMMAND are on this one.
+    SlotMoves,
 }
 
 impl fmt::Display for GateRefusal {
@@ -69,6 +75,15 @@ impl fmt::Display for GateRefusal {
             }
             Self::LockCommand => f.write_str("ERR LOCK.CHECK is the only lock command that may follow COMMAND"),
             Self::CommandForbidden => f.write_str("NOPERM lock.gate-commands does not permit the command after COMMAND"),
+            Self::KeyForbidden => f.write_str(
+                "NOPERM the user may not read or write a key of the command after COMMAND: give it permission for that key",
+            ),
+            Self::OtherSlot => f.write_str(
+                "CROSSSLOT the gate and the keys of the command after COMMAND are in different slots: give their names the same {tag}",
+            ),
+            Self::SlotMoves => f.write_str(
+                "TRYAGAIN the slot of the gate is moving, and not all keys of the command after COMMAND are on this node: ask again",
+            ),
         }
     }
 }

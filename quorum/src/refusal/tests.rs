@@ -79,6 +79,9 @@ fn first_words_are_stable_and_texts_fit_one_line() {
         (Refusal::Gate(GateRefusal::GateIsKey), "ERR the command after COMMAND has the gate itself"),
         (Refusal::Gate(GateRefusal::LockCommand), "ERR LOCK.CHECK is the only"),
         (Refusal::Gate(GateRefusal::CommandForbidden), "NOPERM lock.gate-commands"),
+        (Refusal::Gate(GateRefusal::KeyForbidden), "NOPERM the user"),
+        (Refusal::Gate(GateRefusal::OtherSlot), "CROSSSLOT the gate"),
+        (Refusal::Gate(GateRefusal::SlotMoves), "TRYAGAIN the slot"),
     ];
     for (refusal, start) in cases {
         let text = refusal.to_string();

@@ -15,7 +15,7 @@ command! {
     summary: "Lets a token pass unless a grant that excludes it has passed before, and runs the command after COMMAND; \
               both or neither. Returns that command's reply, or 1. With HELD the lock of this name must be held now. \
               For the resource that the lock protects.",
-    flags: "write getkeys-api",
+    flags: "write",
     key: Some(KeyAccess::Insert),
     struct GateWords<'a> {
         token: Token,
