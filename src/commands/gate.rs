@@ -10,7 +10,7 @@ use palisade_core::{GateRefusal, Refusal, ensure_held, slot_of};
 use super::key::{open_gate, read_gate, read_lock};
 use crate::driver::{cluster, gates, timer};
 use crate::durability::readiness;
-use crate::ffi::{AclGroup, Call, Command, Inner, InnerKeys, KeyName, NoKeys, Reply, Spec, User};
+use crate::ffi::{AclGroup, Call, Command, Inner, InnerKeys, NoKeys, Reply, Spec, User};
 use crate::{clock, config, state};
 
 /// LOCK.GATE: lets a token pass, and runs the command that the token protects.
@@ -92,14 +92,8 @@ fn ensure_keys_permitted(call: &Call<'_>, inner: &Inner<'_>, keys: &InnerKeys) -
     let refused = Err(Refusal::Gate(GateRefusal::KeyForbidden));
     let Some(user) = User::of_caller(call.ctx) else { return Ok(()) };
     let Some(rules) = user.rules() else { return refused };
-    let denied = KeyName::with(request::Gate::SPEC.name.as_bytes(), |gate| {
-        keys.names(inner).find(
-            |&(key, changes)| {
-                !if changes { rules.permit(gate, key) } else { rules.permit_reading(key) }
-            },
-        )
-    });
-    if let Some((key, _)) = denied {
+    let may_use = |key, changes| if changes { rules.permit(call.name(), key) } else { rules.permit_reading(key) };
+    if let Some((key, _)) = keys.names(inner).find(|&(key, changes)| !may_use(key, changes)) {
         rules.log_denied(call.ctx, key);
         return refused;
     }

@@ -113,6 +113,12 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// Returns the name of the command, as it was sent.
+    pub fn name(&self) -> KeyName<'a> {
+        // SAFETY: the server keeps the arguments for the length of the call; the first one is the name.
+        unsafe { KeyName::new(self.argv[0]) }
+    }
+
     /// Returns the name of the command's key. Only for a command that has one.
     pub fn key(&self) -> KeyName<'a> {
         // SAFETY: the server keeps the arguments for the length of the call; arity says that there is one.

@@ -32,6 +32,10 @@ impl User {
     /// Returns the user for whom this command runs, also in a script. `None` if another module sent the command without
     /// a user; then no rule applies to it.
     pub fn of_caller(ctx: Context<'_>) -> Option<Self> {
+        // The commands of a connection may block, except in a transaction.
+        if !ctx.has(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING) {
+            return Self::of_client(ctx);
+        }
         // Servers crash if they are asked for a user where there is none. A call as the user finds that out, before it
         // is refused because DEL needs a key.
         // SAFETY: the context is live; the format announces nothing.
@@ -58,8 +62,8 @@ impl User {
 pub struct Rules(NonNull<raw::RedisModuleUser>);
 
 impl Rules {
-    /// Returns whether the user may run the command of this name on `key`. Arguments after the key do not matter to the
-    /// rules.
+    /// Returns whether the user may run the command of the name `command` on `key`. Arguments after the key do not matter
+    /// to the rules.
     pub fn permit(&self, command: KeyName<'_>, key: KeyName<'_>) -> bool {
         let mut argv = [command.raw(), key.raw()];
         // SAFETY: the record of the user is ours, and the strings live for the call.
