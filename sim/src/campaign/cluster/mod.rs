@@ -71,6 +71,8 @@ pub async fn announce(machines: &mut [Machine], links: &[Link], brief: bool) -> 
             // A replica may take over even if its link was down for long, and never moves to another master.
             ("cluster-replica-validity-factor", "0".to_owned()),
             ("cluster-allow-replica-migration", "no".to_owned()),
+            // In a cluster, some servers prepare commands on these threads.
+            ("io-threads", "2".to_owned()),
             // A replica whose link was cut reconnects soon.
             ("repl-timeout", "5".to_owned()),
         ];
