@@ -434,3 +434,24 @@ fn a_kept_gate_is_forgotten() {
     client.say("LOCK.GATE stays 5 KEEP 1");
     assert_eq!(client.say("LOCK.INFO stays").field("keep"), int(0));
 }
+
+/// The time that LOCK.GATE takes for each key of its command does not grow with the number of the other keys.
+#[test]
+fn eight_times_the_keys_take_about_eight_times_as_long() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut us = |count: usize| {
+        let keys: Vec<_> = (0..count).map(|n| format!("k{n}")).collect();
+        let line = format!("LOCK.GATE g 5 COMMAND MGET {}", keys.join(" "));
+        let mut once = || {
+            client.say("CONFIG RESETSTAT");
+            assert_eq!(client.say(&line).as_list().len(), count);
+            let stats = client.say("INFO commandstats").as_text();
+            let stat = stats.lines().find(|line| line.to_lowercase().starts_with("cmdstat_lock.gate:")).unwrap().to_owned();
+            stat.split("usec=").nth(1).unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
+        };
+        (0..4).map(|_| once()).min().unwrap()
+    };
+    let (few, many) = (us(500), us(4_000));
+    assert!(many < 24 * few, "500 keys take the server {few} us, 4000 take it {many} us");
+}
