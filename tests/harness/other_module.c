@@ -1,14 +1,33 @@
-/* Another module: its command CALL runs the command that follows it, without a user and without a connection. */
+/* Another module. Its command CALL runs the command that follows it, without a user and without a connection. WAIT does so
+ * too, and lets that command block (Redis from 7.2). AS runs a command as a user of this module: name, keys, command. */
 #include <stddef.h>
 
 typedef int (*Command)(void *ctx, void **argv, int argc);
 
 static void *(*call)(void *ctx, const char *command, const char *format, ...);
 static int (*reply)(void *ctx, void *reply);
+static int (*reply_null)(void *ctx);
+static int (*reply_type)(void *reply);
 static const char *(*text)(void *string, size_t *len);
+static void *(*create_user)(const char *name);
+static int (*set_acl)(void *user, const char *rule);
+static void (*set_user)(void *ctx, void *user);
 
 static int run(void *ctx, void **argv, int argc) {
     return reply(ctx, call(ctx, text(argv[1], NULL), "v", argv + 2, (size_t)argc - 2));
+}
+
+static int run_blocking(void *ctx, void **argv, int argc) {
+    void *told = call(ctx, text(argv[1], NULL), "KEv", argv + 2, (size_t)argc - 2);
+    /* 12 is a promise: the command blocks, and answers later. */
+    return told == NULL || reply_type(told) == 12 ? reply_null(ctx) : reply(ctx, told);
+}
+
+static int run_as(void *ctx, void **argv, int argc) {
+    void *user = create_user(text(argv[1], NULL));
+    set_acl(user, "on"), set_acl(user, "+@all"), set_acl(user, text(argv[2], NULL));
+    set_user(ctx, user);
+    return reply(ctx, call(ctx, text(argv[3], NULL), "CEv", argv + 4, (size_t)argc - 4));
 }
 
 int RedisModule_OnLoad(void **ctx, void **argv, int argc) {
@@ -20,7 +39,14 @@ int RedisModule_OnLoad(void **ctx, void **argv, int argc) {
     get("RedisModule_CreateCommand", &create);
     get("RedisModule_Call", &call);
     get("RedisModule_ReplyWithCallReply", &reply);
+    get("RedisModule_ReplyWithNull", &reply_null);
+    get("RedisModule_CallReplyType", &reply_type);
     get("RedisModule_StringPtrLen", &text);
+    get("RedisModule_CreateModuleUser", &create_user);
+    get("RedisModule_SetModuleUserACL", &set_acl);
+    get("RedisModule_SetContextUser", &set_user);
     name(ctx, "other", 1, 1);
+    create(ctx, "other.wait", run_blocking, "write", 0, 0, 0);
+    create(ctx, "other.as", run_as, "write", 0, 0, 0);
     return create(ctx, "other.call", run, "write", 0, 0, 0);
 }
