@@ -214,3 +214,30 @@ fn who_kept_the_permission_is_served() {
         assert!(app.hear().as_list()[0].as_int() > 0, "{change}");
     }
 }
+
+/// A server with a user `app` whose rules name the databases 0 and 1 (Valkey from 9.1). `None` if there are no such rules.
+fn limited_to_databases() -> Option<Server> {
+    let server = Server::start();
+    let mut operator = server.client();
+    if operator.say("ACL SETUSER app on nopass ~* +@all resetdbs db=0,1") != text("OK") {
+        not_here("users have no rules about databases");
+        return None;
+    }
+    Some(server)
+}
+
+#[test]
+fn who_may_use_this_database_alone_gets_the_lock_after_a_wait() {
+    let Some(server) = limited_to_databases() else { return };
+    for db in 0..2 {
+        let (mut holder, mut app) = (server.client(), server.client());
+        app.say("AUTH app x");
+        [&mut holder, &mut app].map(|client| client.say(&format!("SELECT {db}")));
+        holder.say("LOCK.ACQUIRE k holder 60000");
+        app.ask("LOCK.ACQUIRE k app 60000 WAIT 60000");
+        wait_until("it waits", || server.info("waiters") == 1);
+        holder.say("LOCK.RELEASE k holder");
+        let granted = app.hear();
+        assert!(matches!(granted, Reply::List(_)), "database {db}: {granted:?}");
+    }
+}
