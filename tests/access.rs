@@ -241,3 +241,19 @@ fn who_may_use_this_database_alone_gets_the_lock_after_a_wait() {
         assert!(matches!(granted, Reply::List(_)), "database {db}: {granted:?}");
     }
 }
+
+#[test]
+fn who_may_use_this_database_alone_writes_behind_a_gate() {
+    let Some(server) = limited_to_databases() else { return };
+    let mut app = server.client();
+    app.say("AUTH app x");
+    for db in 0..2 {
+        app.say(&format!("SELECT {db}"));
+        assert_eq!(app.say("LOCK.GATE gate 5 COMMAND SET data 1"), text("OK"), "database {db}");
+    }
+    // A command that names another database needs the permission for that one too.
+    let mut operator = server.client();
+    operator.say("ACL SETUSER app resetdbs db=1");
+    assert!(app.say("LOCK.GATE gate 5 COMMAND COPY data copy DB 0").is_error("NOPERM"));
+    assert_eq!(operator.say("EXISTS copy"), int(0));
+}
