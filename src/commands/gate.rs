@@ -92,7 +92,8 @@ fn ensure_keys_permitted(call: &Call<'_>, inner: &Inner<'_>, keys: &InnerKeys) -
     let refused = Err(Refusal::Gate(GateRefusal::KeyForbidden));
     let Some(user) = User::of_caller(call.ctx) else { return Ok(()) };
     let Some(rules) = user.rules() else { return refused };
-    let may_use = |key, changes| if changes { rules.permit(call.name(), key) } else { rules.permit_reading(key) };
+    let may_use =
+        |key, changes| if changes { rules.permit(call.name(), call.ctx.db(), key) } else { rules.permit_reading(key) };
     if let Some((key, _)) = keys.names(inner).find(|&(key, changes)| !may_use(key, changes)) {
         rules.log_denied(call.ctx, key);
         return refused;

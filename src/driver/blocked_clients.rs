@@ -99,13 +99,13 @@ pub fn dismiss(key: Key<'_>, error: &str) {
     listeners::send_news();
 }
 
-/// Returns whether the user of a waiting client still has permission for the lock `name`: ACL rules may have changed
-/// since the request arrived.
-pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
+/// Returns whether the user of a waiting client still has permission for the lock `name` of this database: ACL rules may
+/// have changed since the request arrived.
+pub fn is_permitted(id: WaiterId, db: u32, name: KeyName<'_>) -> bool {
     if id.is_heard() {
-        return listeners::is_permitted(id, name);
+        return listeners::is_permitted(id, db, name);
     }
-    parked::is_permitted(id, name)
+    parked::is_permitted(id, db, name)
 }
 
 /// Dismisses all waiting requests, because the node became a replica and grants nothing any more. Most servers end all

@@ -57,12 +57,12 @@ pub fn begin(listener: ClientId, name: KeyName<'_>, request: &Request<'_>) -> Op
     state::with(|node| node.listeners_mut().begin(listener, name.bytes(), ask.owner))
 }
 
-/// Returns whether the user of the request with this id still has permission for the lock `name`; false if the listener
-/// ended.
-pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
+/// Returns whether the user of the request with this id still has permission for the lock `name` of this database; false
+/// if the listener ended.
+pub fn is_permitted(id: WaiterId, db: u32, name: KeyName<'_>) -> bool {
     let listener = state::with(|node| node.listeners().listener_of(id));
     let may_run =
-        |client| USERS.with_borrow(|all| all.get(&client).is_some_and(|user| user.may_run(Wait::SPEC.name, name)));
+        |client| USERS.with_borrow(|all| all.get(&client).is_some_and(|user| user.may_run(Wait::SPEC.name, db, name)));
     listener.is_some_and(may_run)
 }
 

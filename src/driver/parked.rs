@@ -109,15 +109,15 @@ fn remove(id: WaiterId) -> Option<Parked> {
     Some(parked)
 }
 
-/// Returns whether the user of the client blocked under `id` may still run its command on the key `name`. ACL rules may
-/// have changed since the command arrived.
-pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
-    PARKED.with_borrow(|all| all.get(&id).is_none_or(|parked| parked.is_permitted(name)))
+/// Returns whether the user of the client blocked under `id` may still run its command on the key `name` of this
+/// database. ACL rules may have changed since the command arrived.
+pub fn is_permitted(id: WaiterId, db: u32, name: KeyName<'_>) -> bool {
+    PARKED.with_borrow(|all| all.get(&id).is_none_or(|parked| parked.is_permitted(db, name)))
 }
 
 impl Parked {
-    /// Returns whether this client's user may still run its command on the key `name`.
-    pub fn is_permitted(&self, name: KeyName<'_>) -> bool {
-        self.blocked.is_permitted(name)
+    /// Returns whether this client's user may still run its command on the key `name` of this database.
+    pub fn is_permitted(&self, db: u32, name: KeyName<'_>) -> bool {
+        self.blocked.is_permitted(db, name)
     }
 }

@@ -37,7 +37,7 @@ impl Questions {
                 self.redirect = cluster::redirect(ctx, name);
                 if self.redirect.is_none() { Finding::Yes } else { Finding::No }
             }
-            Question::IsPermitted(waiter) if blocked_clients::is_permitted(waiter, name) => Finding::Yes,
+            Question::IsPermitted(waiter) if blocked_clients::is_permitted(waiter, ctx.db(), name) => Finding::Yes,
             Question::IsPermitted(_) => Finding::Refused(Refusal::Forbidden),
             Question::MayGrant(_) if is_poisoned() => Finding::Refused(Refusal::Poisoned),
             // The server itself would refuse an ACQUIRE here (NOREPLICAS). Without this refusal, a master that lost its

@@ -35,7 +35,7 @@ pub fn answer(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     for id in told {
         parked::answer(
             id,
-            |parked| if parked.is_permitted(name) { Ok(sight.clone()) } else { Err(Refusal::Forbidden) },
+            |parked| if parked.is_permitted(at.db, name) { Ok(sight.clone()) } else { Err(Refusal::Forbidden) },
         );
     }
 }

@@ -54,9 +54,9 @@ impl Blocked {
         }
     }
 
-    /// Returns whether the client's user may still run its command on `key`, by the present ACL rules.
-    pub fn is_permitted(&self, key: KeyName<'_>) -> bool {
-        self.user.as_ref().is_some_and(|user| user.may_run(self.command, key))
+    /// Returns whether the client's user may still run its command on `key` in this database, by the present ACL rules.
+    pub fn is_permitted(&self, db: u32, key: KeyName<'_>) -> bool {
+        self.user.as_ref().is_some_and(|user| user.may_run(self.command, db, key))
     }
 
     /// Returns this client's id. It is unique while the client is blocked; another client may have it later.

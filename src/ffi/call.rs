@@ -65,6 +65,21 @@ impl CallReply {
         NonNull::new(reply).map(Self)
     }
 
+    /// Calls the server's command `command` with a word and these strings as its arguments.
+    pub(super) fn of_word_and_strings(
+        ctx: Context<'_>,
+        command: &CStr,
+        word: &CStr,
+        strings: &[*mut raw::RedisModuleString],
+    ) -> Option<Self> {
+        let (name, word) = (command.as_ptr(), word.as_ptr());
+        // SAFETY: the context is live; the format announces a C string, and a vector of module strings with its length,
+        // which follow.
+        let reply =
+            unsafe { api!(RedisModule_Call(ctx.raw(), name, c"cv".as_ptr(), word, strings.as_ptr(), strings.len())) };
+        NonNull::new(reply).map(Self)
+    }
+
     /// Calls the server's command `command` with a word and a key as its arguments.
     pub fn of_word_and_key(ctx: Context<'_>, command: &CStr, word: &CStr, key: KeyName<'_>) -> Option<Self> {
         // SAFETY: the context is live; the format announces a C string and a module string, which follow.
@@ -136,15 +151,19 @@ impl<'a> ReplyValue<'a> {
 
     /// Returns the reply if it is text.
     pub fn text(self) -> Option<String> {
+        self.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// Returns the bytes of the reply if it is a string.
+    pub fn bytes(self) -> Option<&'a [u8]> {
         if !self.is(raw::REDISMODULE_REPLY_STRING) {
             return None;
         }
         let mut len = 0;
-        // SAFETY: the reply lives for 'a; the bytes are copied before that ends.
+        // SAFETY: the reply, and with it the bytes, lives for 'a.
         unsafe {
             let text = api!(RedisModule_CallReplyStringPtr(self.raw, &mut len));
-            (!text.is_null())
-                .then(|| String::from_utf8_lossy(std::slice::from_raw_parts(text.cast(), len)).into_owned())
+            (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast(), len))
         }
     }
 

@@ -1,6 +1,7 @@
 //! A command among the arguments of another one, as after LOCK.GATE's COMMAND: finds its keys, checks whether rules
 //! permit it, and runs it.
 
+use std::cell::OnceCell;
 use std::ffi::{CString, c_int};
 use std::io::{Error, ErrorKind};
 use std::ptr::null_mut;
@@ -16,6 +17,10 @@ use super::string::{KeyName, string_bytes};
 const READS: c_int = raw::REDISMODULE_CMD_KEY_ACCESS as c_int;
 const WRITES: c_int =
     (raw::REDISMODULE_CMD_KEY_INSERT | raw::REDISMODULE_CMD_KEY_UPDATE | raw::REDISMODULE_CMD_KEY_DELETE) as c_int;
+
+/// The most keys that a command may have for the server to free all memory when it is asked for them. It asks for more
+/// memory if there are more keys, and keeps that for ever.
+const KEYS_WITHOUT_LEAK: usize = 256;
 
 /// A command with its arguments, which are the last arguments of the command that is being run.
 #[derive(Clone, Copy)]
@@ -36,30 +41,19 @@ pub enum NoKeys {
     None,
 }
 
-/// The indexes of a command's keys among its words, with the server's flags for each key.
-pub struct InnerKeys {
-    places: *mut c_int,
-    flags: *mut c_int,
-    count: usize,
-}
+/// A command's keys, each a word of the command, with the server's flags for it.
+pub struct InnerKeys(Vec<(*mut raw::RedisModuleString, c_int)>);
 
 impl InnerKeys {
-    fn places(&self) -> &[c_int] {
-        // SAFETY: the server returned as many places as it said; they are ours until this is dropped.
-        unsafe { std::slice::from_raw_parts(self.places, self.count) }
-    }
-
-    fn flags(&self) -> &[c_int] {
-        // SAFETY: the server returned as many flags as places; they are ours until this is dropped.
-        unsafe { std::slice::from_raw_parts(self.flags, self.count) }
-    }
-
     /// Iterates over the names of the keys, each with whether the command may change it. `inner` is the command of which
     /// these are the keys.
     pub fn names<'a>(&self, inner: &Inner<'a>) -> impl Iterator<Item = (KeyName<'a>, bool)> {
-        self.raw_names(inner).zip(self.flags()).map(|(name, &flags)| {
-            let changes = if flags & (READS | WRITES) == 0 { !inner.only_reads() } else { flags & WRITES != 0 };
-            // SAFETY: the server keeps the arguments for the length of the call.
+        // Looked at once for all keys, because the server checks the whole command for it.
+        let only_reads = OnceCell::new();
+        self.0.iter().map(move |&(name, flags)| {
+            let may_change = || !*only_reads.get_or_init(|| inner.only_reads());
+            let changes = if flags & (READS | WRITES) == 0 { may_change() } else { flags & WRITES != 0 };
+            // SAFETY: the server keeps the words for the length of the call.
             (unsafe { KeyName::new(name) }, changes)
         })
     }
@@ -67,22 +61,8 @@ impl InnerKeys {
     /// Returns whether the server would run a command with these keys and the key `other` now. While their slot moves to
     /// another node of a cluster, it refuses a command some of whose keys are there.
     pub fn are_here_with(&self, other: KeyName<'_>, inner: &Inner<'_>) -> bool {
-        let names: Vec<_> = self.raw_names(inner).chain([other.raw()]).collect();
+        let names: Vec<_> = self.0.iter().map(|&(name, _)| name).chain([other.raw()]).collect();
         CallReply::of_keys(inner.ctx, c"EXISTS", &names).is_some()
-    }
-
-    fn raw_names(&self, inner: &Inner<'_>) -> impl Iterator<Item = *mut raw::RedisModuleString> {
-        self.places().iter().filter_map(|&place| inner.argv.get(place as usize)).copied()
-    }
-}
-
-impl Drop for InnerKeys {
-    fn drop(&mut self) {
-        // SAFETY: the server allocated both for us, and they are freed only here.
-        unsafe {
-            api!(RedisModule_Free(self.places.cast()));
-            api!(RedisModule_Free(self.flags.cast()));
-        }
     }
 }
 
@@ -100,10 +80,15 @@ impl<'a> Inner<'a> {
 
     /// Returns the command's keys; there is at least one.
     pub fn keys(&self) -> Result<InnerKeys, NoKeys> {
-        let (mut count, mut flags) = (0, null_mut());
         if self.argv.is_empty() {
             return Err(NoKeys::UnknownCommand);
         }
+        if self.argv.len() > KEYS_WITHOUT_LEAK
+            && let Some(keys) = self.keys_by_command()
+        {
+            return Ok(keys);
+        }
+        let (mut count, mut flags) = (0, null_mut());
         // SAFETY: the words last for the call, and the server only reads them; count and flags are ours.
         let places = unsafe {
             api!(RedisModule_GetCommandKeysWithFlags(
@@ -114,14 +99,47 @@ impl<'a> Inner<'a> {
                 &mut flags
             ))
         };
-        if !places.is_null() {
-            return Ok(InnerKeys { places, flags, count: count as usize });
+        if places.is_null() {
+            return Err(match Error::last_os_error().kind() {
+                ErrorKind::NotFound => NoKeys::UnknownCommand,
+                ErrorKind::InvalidInput => NoKeys::WrongWords,
+                _ => NoKeys::None,
+            });
         }
-        match Error::last_os_error().kind() {
-            ErrorKind::NotFound => Err(NoKeys::UnknownCommand),
-            ErrorKind::InvalidInput => Err(NoKeys::WrongWords),
-            _ => Err(NoKeys::None),
+        let key = |n| {
+            // SAFETY: the server returned as many places and flags as it said; they are ours until they are freed below.
+            let (place, flags) = unsafe { (*places.add(n), *flags.add(n)) };
+            Some((*self.argv.get(place as usize)?, flags))
+        };
+        let keys = InnerKeys((0..count as usize).filter_map(key).collect());
+        // SAFETY: the server allocated both for us, and they are freed only here.
+        unsafe {
+            api!(RedisModule_Free(places.cast()));
+            api!(RedisModule_Free(flags.cast()));
         }
+        Ok(keys)
+    }
+
+    /// Returns the command's keys as COMMAND GETKEYSANDFLAGS tells them; `None` if it tells none.
+    fn keys_by_command(&self) -> Option<InnerKeys> {
+        let told = CallReply::of_word_and_strings(self.ctx, c"COMMAND", c"GETKEYSANDFLAGS", self.argv)?;
+        let mut next = 0;
+        let keys = told.value().elements().map(|key| {
+            let name = key.element(0)?.bytes()?;
+            // SAFETY: the server keeps the words for the length of the call.
+            let is_name = |&word: &*mut raw::RedisModuleString| unsafe { string_bytes(word) } == name;
+            // Every word with these bytes will do. Keys mostly come in the order of the words.
+            let later = self.argv[next..].iter().position(is_name).map(|n| next + n);
+            let place = later.or_else(|| self.argv.iter().position(is_name))?;
+            next = place + 1;
+            let flags = key.element(1)?.elements().filter_map(|flag| match flag.bytes()? {
+                b"access" => Some(READS),
+                b"insert" | b"update" | b"delete" => Some(WRITES),
+                _ => None,
+            });
+            Some((self.argv[place], flags.fold(0, |all, flag| all | flag)))
+        });
+        keys.collect::<Option<Vec<_>>>().filter(|keys| !keys.is_empty()).map(InnerKeys)
     }
 
     /// Returns whether the command only reads its keys. Needed if the server does not tell what it does with each key

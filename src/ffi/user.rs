@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::io::{Error, ErrorKind};
 use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
 
 use super::api::{api, raw};
 use super::call::CallReply;
@@ -20,7 +21,7 @@ impl User {
         // SAFETY: the context is that of a command; the name, a copy, is ours to free, since nothing is freed with this
         // context by itself.
         let name = unsafe { api!(RedisModule_GetCurrentUserName(ctx.raw())) };
-        (!name.is_null()).then_some(Self(name))
+        (!name.is_null()).then(|| Self(name))
     }
 
     /// Returns the name of the user.
@@ -52,9 +53,10 @@ impl User {
         NonNull::new(unsafe { api!(RedisModule_GetModuleUserFromUserName(self.0)) }).map(Rules)
     }
 
-    /// Returns whether the present rules allow this user to run `command` on `key`, as [`Rules::permit`] does.
-    pub fn may_run(&self, command: &str, key: KeyName<'_>) -> bool {
-        self.rules().is_some_and(|rules| KeyName::with(command.as_bytes(), |command| rules.permit(command, key)))
+    /// Returns whether the present rules allow this user to run `command` on `key` in this database, as
+    /// [`Rules::permit`] does.
+    pub fn may_run(&self, command: &str, db: u32, key: KeyName<'_>) -> bool {
+        self.rules().is_some_and(|rules| KeyName::with(command.as_bytes(), |command| rules.permit(command, db, key)))
     }
 }
 
@@ -62,13 +64,17 @@ impl User {
 pub struct Rules(NonNull<raw::RedisModuleUser>);
 
 impl Rules {
-    /// Returns whether the user may run the command of the name `command` on `key`. Arguments after the key do not matter
-    /// to the rules.
-    pub fn permit(&self, command: KeyName<'_>, key: KeyName<'_>) -> bool {
+    /// Returns whether the user may run the command of the name `command` on `key` in this database. Arguments after the
+    /// key do not matter to the rules.
+    pub fn permit(&self, command: KeyName<'_>, db: u32, key: KeyName<'_>) -> bool {
         let mut argv = [command.raw(), key.raw()];
-        // SAFETY: the record of the user is ours, and the strings live for the call.
+        let (user, argv, argc) = (self.0.as_ptr(), argv.as_mut_ptr(), argv.len() as c_int);
+        // SAFETY: the record of the user is ours, and the strings live for the call; the server writes the reason.
         let status = unsafe {
-            api!(RedisModule_ACLCheckCommandPermissions(self.0.as_ptr(), argv.as_mut_ptr(), argv.len() as c_int))
+            match check_in_database() {
+                Some(check) => check(user, argv, argc, db as c_int, &mut 0),
+                None => api!(RedisModule_ACLCheckCommandPermissions(user, argv, argc)),
+            }
         };
         status == raw::REDISMODULE_OK as c_int
     }
@@ -87,6 +93,27 @@ impl Rules {
         // SAFETY: the context is live, the record of the user is ours, and the server copies the name of the key.
         unsafe { api!(RedisModule_ACLAddLogEntry(ctx.raw(), self.0.as_ptr(), key.raw(), reason)) };
     }
+}
+
+/// A function that checks the permission for a command in a database, and writes the reason if it is denied.
+type CheckInDatabase = unsafe extern "C" fn(
+    *mut raw::RedisModuleUser,
+    *mut *mut raw::RedisModuleString,
+    c_int,
+    c_int,
+    *mut c_int,
+) -> c_int;
+
+/// Returns the function that checks rules about databases too, if the server has such rules (Valkey from 9.1). There the
+/// older function, which is told no database, refuses every user that has them.
+fn check_in_database() -> Option<CheckInDatabase> {
+    static FOUND: OnceLock<Option<CheckInDatabase>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let mut found: Option<CheckInDatabase> = None;
+        // SAFETY: the server writes the function of this name, or leaves `None`.
+        unsafe { api!(RedisModule_GetApi(c"RedisModule_ACLCheckPermissions".as_ptr(), (&raw mut found).cast())) };
+        found
+    })
 }
 
 impl Drop for Rules {
