@@ -232,7 +232,7 @@ fn who_may_use_this_database_alone_gets_the_lock_after_a_wait() {
     for db in 0..2 {
         let (mut holder, mut app) = (server.client(), server.client());
         app.say("AUTH app x");
-        [&mut holder, &mut app].map(|client| client.say(&format!("SELECT {db}")));
+        [&mut holder, &mut app].into_iter().for_each(|client| drop(client.say(&format!("SELECT {db}"))));
         holder.say("LOCK.ACQUIRE k holder 60000");
         app.ask("LOCK.ACQUIRE k app 60000 WAIT 60000");
         wait_until("it waits", || server.info("waiters") == 1);

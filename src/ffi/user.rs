@@ -104,8 +104,8 @@ type CheckInDatabase = unsafe extern "C" fn(
     *mut c_int,
 ) -> c_int;
 
-/// Returns the function that checks rules about databases too, if the server has such rules (Valkey from 9.1). There the
-/// older function, which is told no database, refuses every user that has them.
+/// Returns the function that checks rules about databases too, if the server has such rules (Valkey from 9.1). The older
+/// function, which does not know the database, then refuses every user that has such rules.
 fn check_in_database() -> Option<CheckInDatabase> {
     static FOUND: OnceLock<Option<CheckInDatabase>> = OnceLock::new();
     *FOUND.get_or_init(|| {
