@@ -133,6 +133,12 @@ impl Guard {
         self.order(|done| Order::Share { done }).await
     }
 
+    /// Makes the lock's owner a reader on all nodes, in the background.
+    pub(crate) fn share_later(&self) {
+        let (done, _) = oneshot::channel();
+        let _ = self.orders.send(Order::Share { done });
+    }
+
     /// Sends an order to the renewer, and returns its outcome. Also returns if the lock is lost, since an order sent at
     /// that moment may never be answered.
     async fn order<T>(&self, order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Order) -> Result<T, Error> {

@@ -310,8 +310,14 @@ impl Change<'_> {
 
     /// Returns the sequence number of the next note. Another process may have replaced the last note.
     async fn next_sequence(&self, holding: &Holding) -> Result<u64, Error> {
-        let views = self.views().await?;
-        let seen = views.by_attempt().remove(&*holding.guard.lease().owner).unwrap_or_default();
+        let attempt = &*holding.guard.lease().owner;
+        let is_held = |views: &Views| views.agreed().iter().any(|grant| *grant.attempt == *attempt);
+        let enough = |views: &Views| is_held(views) || views.is_decided();
+        let views = Views::ask(self.this.nodes(), &self.id.key, None, self.checked.given, enough).await;
+        if !enough(&views) {
+            return Err(views.too_few());
+        }
+        let seen = views.by_attempt().remove(attempt).unwrap_or_default();
         let last = seen.iter().map(|(_, grant)| grant.sequence).fold(holding.sequence, u64::max);
         NoteSequence::new(Some(last))
             .and_then(NoteSequence::next)

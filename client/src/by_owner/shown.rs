@@ -11,6 +11,8 @@ use crate::net::nodes::Nodes;
 /// A lock, by the answers of a majority of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
+    /// The largest number of grants that one node lists, also of those that no majority has.
+    pub listed: usize,
     /// The grants, oldest first. Empty if the lock is free.
     pub grants: Vec<ShownGrant>,
     /// Number of holders.

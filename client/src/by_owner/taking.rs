@@ -248,6 +248,7 @@ impl OneRequest<'_> {
     async fn extended(&self, holding: &mut Holding) -> Result<Option<Granted>, Error> {
         let lease = holding.guard.lease();
         if lease.wanted() == Wanted::Exclusive && finding::is_shared(self.this, self.id, lease, self.checked).await? {
+            holding.guard.share_later();
             lease.set_wanted(Wanted::Shared);
         }
         if !is_same(lease.wanted(), self.take.wanted) {

@@ -93,9 +93,12 @@ async fn read_state(
         Some(token) => grants.is_empty() || grants.iter().any(|grant| grant.is(token) && !grant.is_suspect),
         None => !grants.iter().any(|grant| grant.is_suspect),
     };
-    let enough = |views: &Views| views.is_decided() && is_told(&views.agreed());
+    // What others hold does not matter to the grant with the token.
+    let is_sure = |grant: &ShownGrant| token.is_some_and(|token| grant.is(token)) && !grant.is_suspect;
+    let is_decided = |views: &Views| views.is_decided() || views.agreed().iter().any(is_sure);
+    let enough = |views: &Views| is_decided(views) && is_told(&views.agreed());
     let views = Views::ask(this.nodes(), key, waiters, given, enough).await;
-    if !views.is_decided() {
+    if !is_decided(&views) {
         return Err(views.too_few());
     }
     let mut shown = views.shown();
@@ -212,7 +215,7 @@ async fn watch(
                     return Ok(Some(shown));
                 }
                 let known: Vec<_> = shown.grants.iter().filter(|grant| attempts.contains(&grant.attempt)).collect();
-                let has_others = known.len() < shown.grants.len();
+                let has_others = known.len() < shown.grants.len().max(shown.listed);
                 own = has_others.then(|| GrantWatch::of(own.take(), this.nodes(), key, &known, given));
             }
             Err(error) if watch.is_none() => return Err(error),

@@ -242,6 +242,7 @@ impl Views {
         let most = views().filter(|view| view.is_cut()).map(|view| view.holders).max();
         Shown {
             holders: most.unwrap_or(0).max(grants.len() as u64),
+            listed: views().map(|view| view.grants.len()).max().unwrap_or(0),
             grants,
             waiters: views().map(|view| view.waiters).max().unwrap_or(0),
             waiters_behind: views().map(|view| view.waiters_behind).max().unwrap_or(0),

@@ -72,6 +72,7 @@ async fn watch_version<T>(
         // The next request is sent before the change is passed on, so that the next change is not missed.
         asked.push(ask(told.node, known, after));
         ids[told.node] = told.what.id();
+        let is_news = matches!(told.what, Observation::Shows { .. });
         match told.what {
             Observation::Shows { state: State::Free, .. } => views[told.node] = Some(None),
             Observation::Shows { state: State::Held(info), .. } => {
@@ -89,7 +90,7 @@ async fn watch_version<T>(
                 let Some(news) = news(last.as_ref(), now) else { continue };
                 (Change::Holder(news.as_ref().map(|(_, _, holder)| holder.clone())), Some(news))
             }
-            None if is_agreed && views.iter().flatten().count() >= majority(views.len()) => {
+            None if (is_agreed || is_news) && views.iter().flatten().count() >= majority(views.len()) => {
                 is_agreed = false;
                 (Change::Disagreement, None)
             }

@@ -470,7 +470,9 @@ impl Held {
             }
             Answer::Guarded { .. } | Answer::NotYet { .. } | Answer::Failed => {
                 member.sharing = Sharing::Asked;
-                vec![again(AGAIN_MS)]
+                // Once a majority has converted it, nobody waits for the others.
+                let pause_ms = if self.is_shared() { (self.ttl_ms / 3).max(AGAIN_MS) } else { AGAIN_MS };
+                vec![again(pause_ms)]
             }
         }
     }

@@ -90,6 +90,15 @@ mod tests {
         assert!(told(&mut held, 1, Answer::Failed, late).is_empty());
     }
 
+    /// Regression: an agent that had continued the locks of many readers asked a node that was away ten times a second for
+    /// each of them.
+    #[test]
+    fn once_a_majority_shares_it_a_node_that_does_not_say_is_asked_seldom() {
+        let mut held = shared();
+        (0..3).for_each(|node| drop(told(&mut held, node, yes(), 10)));
+        assert_eq!(told(&mut held, 3, Answer::Failed, 20), [Call { node: 3, ask: Ask::Share, after_ms: TTL_MS / 3 }]);
+    }
+
     /// Grants that arrive after the conversion are converted too: a late one that the writer requested, and one that
     /// heals a node.
     #[test]

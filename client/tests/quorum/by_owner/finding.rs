@@ -98,6 +98,30 @@ async fn a_reader_is_continued_as_a_reader_although_a_node_calls_it_a_writer() {
     }
 }
 
+/// A node missed that another process made the writer a reader, and that process has ended. The process that granted the
+/// lock goes on with it: in the end all nodes have it for a reader, so that others can read though one of them is down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_goes_on_as_a_reader_at_the_process_that_knew_a_writer() {
+    let nodes = Nodes::start(3);
+    nodes.follow_their_clocks().await;
+    let (locks, others) = (process(&nodes).await, process(&nodes).await);
+    takes(&locks, take("me")).await;
+    until("every node has it", async || nodes.holding("k") == 3).await;
+    let attempt = nodes.0[0].client().say("LOCK.INFO k").field("owner").as_text();
+    for server in &nodes.0[1..] {
+        assert!(server.client().say(&format!("LOCK.CONVERT k {attempt} SHARED")).as_int() > 0);
+    }
+    assert_eq!(others.info(b"k", None).await.unwrap().unwrap().grants[0].mode.word(), "shared");
+    let again = Take { wanted: Wanted::Shared, retry: true, ..take("me") };
+    assert!(locks.take(again).await.unwrap().is_some(), "it is a reader");
+    for _ in 0..20 {
+        assert!(locks.extend(b"k", b"me", TTL, None).await.unwrap().is_some());
+        tokio::time::sleep(ms(50)).await;
+    }
+    let modes: Vec<_> = nodes.say("LOCK.INFO k").iter().map(|info| info.field("mode").as_text()).collect();
+    assert_eq!(modes, ["shared"; 3], "the first node was not told for a second, though it answers");
+}
+
 /// A process that continued a lock re-enters it right after a node was added. The lease stays as long as its owner
 /// asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -145,4 +169,43 @@ async fn a_lock_is_checked_by_the_nodes_that_are_sure_of_it() {
     assert_eq!(locks.check(b"k", token).await.unwrap_err().kind(), ErrorKind::NoQuorum);
     nodes.say("LOCK.BREAK k");
     assert_eq!(locks.check(b"k", token).await.unwrap(), None);
+}
+
+/// One of three nodes is down. A reader's grant is on both others, which is a majority: whoever checks it, or replaces its
+/// note, is told so, although other readers come and go at that moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_is_checked_while_others_come_and_go_and_a_node_is_down() {
+    let mut nodes = Nodes::start(3);
+    nodes.follow_their_clocks().await;
+    let (proxies, addresses) = before_each(&nodes.0).await;
+    let (locks, others) = (process(&nodes).await, patient(&addresses).await.by_owner());
+    // They reach one node a little later than the other, as over a network.
+    proxies[1].delay(ms(2));
+    drop(nodes.0.remove(2));
+    tokio::time::sleep(ms(1_000)).await;
+    let reads = |owner: String| Take { owner: owner.into_bytes(), wanted: Wanted::Shared, ..take("") };
+    let token = takes(&locks, reads("me".to_owned())).await.token;
+    let come_and_go = |task: u32| {
+        let others = others.clone();
+        tokio::spawn(async move {
+            for n in 0_u32.. {
+                let owner = format!("{task}-{n}");
+                let _ = others.take(reads(owner.clone())).await;
+                let _ = others.release(b"k", owner.as_bytes(), None, None).await;
+            }
+        })
+    };
+    let tasks: Vec<_> = (0..4).map(come_and_go).collect();
+    let mut wrong = vec![];
+    for n in 1..=100 {
+        match locks.check(b"k", token).await {
+            Ok(Some(_)) => {}
+            other => wrong.push(format!("check: {other:?}")),
+        }
+        if let Err(error) = locks.note(b"k", b"me", format!("{n}").as_bytes(), None, None).await {
+            wrong.push(format!("note: {error}"));
+        }
+    }
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    assert!(wrong.is_empty(), "{} of 200 requests, such as {}", wrong.len(), wrong[0]);
 }

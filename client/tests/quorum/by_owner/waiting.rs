@@ -150,3 +150,50 @@ async fn a_dropped_request_leaves_no_lock_though_it_was_granted() {
         }
     }
 }
+
+/// Agents that were killed in the middle of requests have left grants on single nodes, for as long as their leases last.
+/// Who watches another grant hears of its end all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_grant_is_heard_of_beside_leftovers_on_single_nodes() {
+    let (nodes, locks) = start(3).await;
+    nodes.follow_their_clocks().await;
+    for has_leftovers in [false, true] {
+        if has_leftovers {
+            for (server, attempt) in nodes.0.iter().zip(["x#0123456789abcdef", "y#0123456789abcdef"]) {
+                assert!(server.client().say(&format!("LOCK.ACQUIRE k {attempt} 30000 SHARED")).as_int() > 0);
+            }
+        }
+        let granted = takes(&locks, Take { wanted: Wanted::Shared, ..take("me") }).await;
+        let watches = {
+            let locks = locks.clone();
+            tokio::spawn(async move { locks.watch(b"k", (granted.token, None), ms(10_000)).await })
+        };
+        tokio::time::sleep(ms(1_000)).await;
+        assert!(!watches.is_finished());
+        let began = Instant::now();
+        assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
+        let seen = watches.await.unwrap().unwrap();
+        assert!(seen.is_some(), "its end was not heard of for {:?}, with leftovers: {has_leftovers}", began.elapsed());
+    }
+}
+
+/// The lock is free, but for leftovers on single nodes. Who waits until it is held hears of that all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_grant_is_heard_of_beside_leftovers_on_single_nodes() {
+    let (nodes, locks) = start(3).await;
+    nodes.follow_their_clocks().await;
+    for (server, attempt) in nodes.0.iter().zip(["x#0123456789abcdef", "y#0123456789abcdef"]) {
+        assert!(server.client().say(&format!("LOCK.ACQUIRE k {attempt} 30000 SHARED")).as_int() > 0);
+    }
+    assert!(locks.info(b"k", None).await.unwrap().is_none(), "it is free");
+    let watches = {
+        let locks = locks.clone();
+        tokio::spawn(async move { locks.watch(b"k", (0, None), ms(10_000)).await })
+    };
+    tokio::time::sleep(ms(1_000)).await;
+    assert!(!watches.is_finished());
+    let began = Instant::now();
+    takes(&locks, Take { wanted: Wanted::Shared, ..take("me") }).await;
+    let seen = watches.await.unwrap().unwrap();
+    assert!(seen.is_some(), "it was not heard of for {:?}", began.elapsed());
+}
