@@ -209,6 +209,9 @@ impl Change<'_> {
             return Ok(held);
         }
         let place = if held.as_ref().is_some_and(|held| held.keeper.is_some()) { other } else { held };
+        if let Some(known) = place {
+            slot.remember(known);
+        }
         *place = finding::find(self.this, self.id, slot, self.token, self.checked).await?;
         Ok(place)
     }

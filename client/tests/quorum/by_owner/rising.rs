@@ -68,6 +68,17 @@ async fn an_earlier_token_names_the_grant_after_the_process_lost_sight_of_it() {
     until("it is free", async || nodes.holding("k") == 0).await;
 }
 
+/// A request names a token that nobody has, such as that of a former lock of its owner. The process still knows the token
+/// that it gave the owner first, before it rose.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_with_a_foreign_token_makes_the_process_forget_no_token_of_the_grant() {
+    let Risen { nodes: _nodes, proxies: _proxies, first, tokens: [granted, risen], .. } = Risen::new().await;
+    let extend = async |token| first.extend(b"k", b"me", TTL, Some(token)).await.unwrap();
+    assert_eq!(extend(granted).await, Some(risen));
+    assert_eq!(extend(granted - 1_000).await, None, "nobody has that token");
+    assert_eq!(extend(granted).await, Some(risen), "the owner holds the lock, and was told this token");
+}
+
 /// Waits until the process reaches all nodes.
 async fn connected_again(locks: &ByOwner) {
     let are_up = || locks.standing().nodes.iter().all(|(_, reach)| matches!(reach, Reach::Up));
