@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -71,7 +71,7 @@ async fn search(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked) -
     let taken = Taken { nodes: Arc::clone(nodes), held, calls, lease };
     let (shared, orders, lease) = orders::start(taken, checked, None, None);
     let guard = Guard::new(thread, nodes, lease, shared, orders, checked);
-    Ok(Some(Holding { told, guard, holds, sequence, keeper: None, is_used: true }))
+    Ok(Some(Holding { told, guard, holds, sequence, keeper: None, is_used: true, delivery: Weak::new() }))
 }
 
 /// The result of a search for an owner's lock: the attempt whose grants a majority has, and the state machine that

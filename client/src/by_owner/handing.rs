@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::delivery::Delivery;
 use super::owners::ByOwner;
 use super::table::{Holding, Id};
 use crate::run::checked::Checked;
@@ -20,12 +21,12 @@ pub struct Granted {
     pub number: u16,
 }
 
-/// A granted request. If this is dropped before the caller has received it, the lock that it acquired is released.
+/// A granted request. If nobody receives the lock that it or an earlier one acquired, the lock is released.
 #[derive(Debug)]
 pub struct Handed {
     granted: Granted,
-    /// The lock that the request acquired; `None` if the owner held it before.
-    acquired: Option<Acquired>,
+    /// The lock's delivery, if no caller had received the lock when this request was granted.
+    delivery: Option<Arc<Delivery>>,
 }
 
 /// A lock that was just acquired.
@@ -39,33 +40,27 @@ pub struct Acquired {
 }
 
 impl Handed {
-    /// Wraps the grant of a lock that the request acquired.
-    pub fn new(granted: Granted, acquired: Acquired) -> Self {
-        Self { granted, acquired: Some(acquired) }
-    }
-
-    /// Wraps the grant of a lock that the owner held before.
-    pub fn of_before(granted: Granted) -> Self {
-        Self { granted, acquired: None }
+    /// Wraps the grant of a lock. Without a `delivery`, a caller has received the lock before.
+    pub fn new(granted: Granted, delivery: Option<Arc<Delivery>>) -> Self {
+        Self { granted, delivery }
     }
 
     /// Returns the grant to the caller, whose lock it is from now on.
-    pub fn receive(mut self) -> Granted {
-        self.acquired = None;
+    pub fn receive(self) -> Granted {
+        if let Some(delivery) = &self.delivery {
+            delivery.receive();
+        }
         self.granted
     }
 }
 
-impl Drop for Handed {
-    fn drop(&mut self) {
-        if let Some(acquired) = self.acquired.take() {
-            acquired.release_later();
-        }
-    }
-}
-
 impl Acquired {
-    /// Releases the lock in the background, unless another request of its owner has used it meanwhile.
+    /// Returns the delivery of this lock, which releases the lock if no caller receives it.
+    pub fn deliver(self) -> Arc<Delivery> {
+        Arc::new(Delivery::new(move || self.release_later()))
+    }
+
+    /// Releases the lock in the background, unless a request of its owner has changed it meanwhile.
     fn release_later(self) {
         let Self { this, id, attempt, checked } = self;
         let nodes = Arc::clone(this.nodes());

@@ -9,6 +9,7 @@
 
 mod breaking;
 mod changing;
+mod delivery;
 mod earlier;
 mod finding;
 mod grant_watch;

@@ -2,10 +2,11 @@
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify};
 
+use super::delivery::Delivery;
 use crate::Guard;
 
 /// Least number of slots, the states of owners, that are added before unused ones are removed again.
@@ -81,9 +82,11 @@ pub struct Holding {
     /// The tokens that the owner received, or may have received from another process. The token may have risen since.
     pub told: Vec<u64>,
     pub keeper: Option<Keeper>,
-    /// True once a request of the owner has used the lock after the one that acquired it. Then the lock stays even if the
-    /// caller of the first one has not received the grant.
+    /// True once a request of the owner has changed the lock, or found it on the nodes. Then the lock stays even if no
+    /// caller has received the grant.
     pub is_used: bool,
+    /// The lock's delivery, as long as no caller has received the lock.
+    pub delivery: Weak<Delivery>,
 }
 
 impl Holding {

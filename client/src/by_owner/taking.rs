@@ -109,8 +109,8 @@ impl OneRequest<'_> {
     /// Acquires the lock, unless this owner gives it back meanwhile, or the client is closed.
     async fn unless_given_up(&self, slot: &Slot) -> Result<Handed, Error> {
         let gives_up = slot.gives_up.notified();
-        if let Some(granted) = self.again(slot).await? {
-            return Ok(Handed::of_before(granted));
+        if let Some(handed) = self.again(slot).await? {
+            return Ok(handed);
         }
         tokio::select! {
             biased;
@@ -124,9 +124,9 @@ impl OneRequest<'_> {
         // The nodes let an owner in twice if it shares the lock, so its earlier grant would go unnoticed.
         if self.take.retry
             && self.take.wanted != Wanted::Exclusive
-            && let Some(granted) = self.take_up(slot).await?
+            && let Some(handed) = self.take_up(slot).await?
         {
-            return Ok(Handed::of_before(granted));
+            return Ok(handed);
         }
         let sought = Sought {
             key: Arc::clone(&self.id.key),
@@ -150,8 +150,8 @@ impl OneRequest<'_> {
             if !self.take.retry || !(is_own || (obstacle == ErrorKind::Contended && may_be_own)) {
                 return Err(error);
             }
-            if let Some(granted) = self.take_up(slot).await? {
-                return Ok(Handed::of_before(granted));
+            if let Some(handed) = self.take_up(slot).await? {
+                return Ok(handed);
             }
             // Another attempt of this owner has too few nodes. Its process may be about to get the others, and counts
             // those that it has. So they are neither released nor joined, and this attempt may have to wait for the end
@@ -189,7 +189,7 @@ impl OneRequest<'_> {
     }
 
     /// Returns the lock that this owner already holds by this process, if the request is a retry.
-    async fn again(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
+    async fn again(&self, slot: &Slot) -> Result<Option<Handed>, Error> {
         // Another request about this lock may be under way.
         let is_held = self.in_time(async { Ok(slot.held().await.is_some()) }).await?;
         match is_held {
@@ -211,7 +211,7 @@ impl OneRequest<'_> {
     /// Searches the nodes for the lock, and continues it. The nodes disagree while another attempt is being released,
     /// or adopted by a third process, so the search is repeated for a short time. A request with a wait repeats it
     /// until its limit, also if too few nodes answer.
-    async fn take_up(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
+    async fn take_up(&self, slot: &Slot) -> Result<Option<Handed>, Error> {
         let (nodes, wait) = (self.this.nodes(), self.take.wait);
         let mut pause = AGAIN;
         loop {
@@ -233,7 +233,7 @@ impl OneRequest<'_> {
     }
 
     /// Searches the nodes once for a lock that the owner already holds.
-    async fn find_held(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
+    async fn find_held(&self, slot: &Slot) -> Result<Option<Handed>, Error> {
         let mut held = slot.held().await;
         if held.is_none() {
             *held = finding::find(self.this, self.id, slot, None, self.checked).await?;
@@ -245,7 +245,7 @@ impl OneRequest<'_> {
     }
 
     /// Extends the lock that the owner already holds, if it is the requested one.
-    async fn extended(&self, holding: &mut Holding) -> Result<Option<Granted>, Error> {
+    async fn extended(&self, holding: &mut Holding) -> Result<Option<Handed>, Error> {
         let lease = holding.guard.lease();
         if lease.wanted() == Wanted::Exclusive && finding::is_shared(self.this, self.id, lease, self.checked).await? {
             holding.guard.share_later();
@@ -262,10 +262,9 @@ impl OneRequest<'_> {
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(None),
             Err(error) => return Err(error),
         }
-        holding.is_used = true;
         self.bind_if_kept(holding);
         let (token, number) = (holding.give_token(), holding.guard.number());
-        Ok(Some(Granted { token, waited, number }))
+        Ok(Some(Handed::new(Granted { token, waited, number }, holding.delivery.upgrade())))
     }
 
     /// Records a lock that was just acquired as the owner's, and extends it while its keeper lasts, if there is one.
@@ -288,21 +287,23 @@ impl OneRequest<'_> {
                 other.add_given(&told);
                 self.bind_if_kept(other);
                 give_back.disarm();
-                return Ok(Handed::of_before(granted));
+                return Ok(Handed::new(granted, other.delivery.upgrade()));
             }
             // Another request of this owner was granted meanwhile, and an owner has only one grant.
             if !self.take.retry {
                 return Err(owned());
             }
-            return self.extended(other).await?.map(Handed::of_before).ok_or_else(Error::lost);
+            return self.extended(other).await?.ok_or_else(Error::lost);
         }
-        let mut holding = Holding { told, guard, holds: 1, sequence: 0, keeper: None, is_used: false };
+        let acquired = Acquired { this: self.this.clone(), id: self.id.clone(), attempt, checked: self.checked };
+        let delivery = acquired.deliver();
+        let (keeper, under_way) = (None, Arc::downgrade(&delivery));
+        let mut holding = Holding { told, guard, holds: 1, sequence: 0, keeper, is_used: false, delivery: under_way };
         self.bind_if_kept(&mut holding);
         *held = Some(holding);
         slot.recall(None);
         give_back.disarm();
-        let (this, id) = (self.this.clone(), self.id.clone());
-        Ok(Handed::new(granted, Acquired { this, id, attempt, checked: self.checked }))
+        Ok(Handed::new(granted, Some(delivery)))
     }
 
     fn guard(&self, taken: Taken) -> Result<Guard, Error> {

@@ -197,3 +197,27 @@ async fn the_first_grant_is_heard_of_beside_leftovers_on_single_nodes() {
     let seen = watches.await.unwrap().unwrap();
     assert!(seen.is_some(), "it was not heard of for {:?}", began.elapsed());
 }
+
+/// A request is granted, and its owner repeats it over another connection. Both are dropped before either caller has
+/// received the lock, so nobody has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_request_and_its_dropped_repetition_leave_no_lock() {
+    let (nodes, locks) = start(3).await;
+    let mut requests = vec![];
+    for request in [take("me"), again("me")] {
+        let mut taking = Box::pin(locks.take(request));
+        let has_result = Arc::new(HasResult::default());
+        let waker = Waker::from(Arc::clone(&has_result));
+        assert!(taking.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        until("it is granted", async || has_result.0.load(Ordering::Acquire)).await;
+        requests.push(taking);
+    }
+    drop(requests);
+    for _ in 0..100 {
+        if nodes.holding("k") == 0 {
+            return;
+        }
+        tokio::time::sleep(ms(50)).await;
+    }
+    panic!("nobody was told of the lock, but {} nodes have it after 5 s", nodes.holding("k"));
+}
