@@ -13,29 +13,13 @@ use super::propagation;
 use crate::ffi::{Context, KeyName, LockKey, free_value};
 use crate::{clock, command_names, state};
 
-/// Publishes a key event, if `notify-keyspace-events` contains `d`.
-pub fn publish(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
-    let word = match event {
-        Event::Acquired => c"lock.acquire",
-        Event::HandedOver => c"lock.handoff",
-        Event::Released => c"lock.release",
-        Event::Extended => c"lock.extend",
-        Event::Expired => c"lock.expire",
-        Event::Broken => c"lock.break",
-        Event::Converted => c"lock.convert",
-        Event::Noted => c"lock.note",
-    };
-    ctx.notify(word, name);
-}
-
-/// Stores `lock` in the key, replicates it, and publishes `event`.
+/// Stores `lock` in the key, and replicates it.
 #[inline(always)]
-pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Box<Lock>>, event: Event, now: Now) {
+pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Box<Lock>>, now: Now) {
     let Some(lock) = lock else { return };
     let id = lock.first_id();
     key.put(lock);
     replicate_change(ctx, key, id, now);
-    publish(ctx, event, key.name());
 }
 
 /// Sends replicas and the AOF what changed in the lock in the key: the whole lock if it is new, or the grant `id`,

@@ -8,6 +8,7 @@ pub mod effects;
 pub mod gates;
 pub mod grant_events;
 pub mod joined;
+mod key_events;
 pub mod listeners;
 mod parked;
 pub mod pass;

@@ -1,12 +1,14 @@
 //! Performs a request step by step.
 //!
 //! A server calls the module back in the middle of an effect (a key is unlinked, an event published). So the node is
-//! borrowed while the engine decides on the next step, but not while the step is performed.
+//! borrowed while the engine decides on the next step, but not while the step is performed. Key events are published
+//! when all steps are done.
 
 use palisade_core::engine::{Event, Finding, Key, Reply as Answer, Request, Run, Step};
 use palisade_core::{Now, Refusal};
 
 use super::blocked_clients::{self, Asker};
+use super::key_events::KeyEvents;
 use super::questions::Questions;
 use super::{cluster, effects, grant_events, watchers};
 use crate::durability::incarnation;
@@ -23,7 +25,7 @@ pub struct Performed {
 }
 
 /// Performs `request` for `key`, and calls `tell` with the answer for its client. If the client has to wait, its answer
-/// comes later.
+/// comes later. Then publishes the key events. The caller reads nothing from `key` afterwards, which may be closed.
 #[inline(always)]
 pub fn perform<T>(
     ctx: Context<'_>,
@@ -39,7 +41,7 @@ pub fn perform<T>(
     let mut run = Run::new(Key { name: shared.as_deref().unwrap_or(at.name), ..at }, request);
     let mut questions = Questions::default();
     let mut said = Finding::Yes;
-    let (mut is_stored, mut has_more) = (false, false);
+    let (mut is_stored, mut has_more, mut events) = (false, false, KeyEvents::default());
     let answer = loop {
         // The step is written in place, which is faster than passing it from call to call.
         let mut step = Step::ReadSlots;
@@ -47,28 +49,29 @@ pub fn perform<T>(
         said = Finding::Yes;
         match step {
             Step::Store(event) => {
-                effects::store(ctx, key, run.take_granted(), event, now);
+                effects::store(ctx, key, run.take_granted(), now);
+                events.add(ctx, event);
                 is_stored = true;
             }
             Step::Replace => {
-                effects::publish(ctx, Event::Expired, name);
-                effects::store(ctx, key, run.take_granted(), Event::Acquired, now);
+                effects::store(ctx, key, run.take_granted(), now);
+                [Event::Expired, Event::Acquired].into_iter().for_each(|event| events.add(ctx, event));
                 is_stored = true;
             }
             Step::Changed(event, id) => {
                 effects::replicate_change(ctx, key, id, now);
-                event.into_iter().for_each(|event| effects::publish(ctx, event, name));
+                event.into_iter().for_each(|event| events.add(ctx, event));
                 if event == Some(Event::Converted) {
                     state::with(|node| node.take_converted()).into_iter().for_each(free_value);
                 }
             }
             Step::Left(event) => {
                 effects::replicate_end(ctx, key, run.take_ended(), now);
-                effects::publish(ctx, event, name);
+                events.add(ctx, event);
             }
-            Step::Publish(event) => effects::publish(ctx, event, name),
+            Step::Publish(event) => events.add(ctx, event),
             Step::Delete(event) => {
-                event.into_iter().for_each(|event| effects::publish(ctx, event, name));
+                event.into_iter().for_each(|event| events.add(ctx, event));
                 has_more |= effects::delete(ctx, key, event);
             }
             Step::AnswerWatchers => watchers::answer(ctx, key, now.boot),
@@ -85,5 +88,7 @@ pub fn perform<T>(
         }
     };
     grant_events::publish(ctx);
-    tell(key, Performed { is_stored, touches_queue: run.touches_queue() || has_more }, answer)
+    let told = tell(key, Performed { is_stored, touches_queue: run.touches_queue() || has_more }, answer);
+    events.publish(ctx, key);
+    told
 }

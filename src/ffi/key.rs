@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::mem::replace;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -168,6 +169,16 @@ impl<'a, V: Value> ValueKey<'a, V> {
         is_left.then(|| unsafe { value::take_back(value) })
     }
 
+    /// Closes the key before it is dropped. From then on it has a name, but neither a value nor a database.
+    pub fn close(&mut self) {
+        self.value = None;
+        let raw = replace(&mut self.raw, null_mut());
+        if !raw.is_null() {
+            // SAFETY: opened by `open`, and closed only here: the pointer to it is gone.
+            unsafe { api!(RedisModule_CloseKey(raw)) };
+        }
+    }
+
     /// Tells clients that WATCH or track the key that it has changed.
     pub fn signal_modified(&self) {
         self.ctx.signal_modified(self.name);
@@ -188,9 +199,6 @@ impl LockKey<'_> {
 
 impl<V: Value> Drop for ValueKey<'_, V> {
     fn drop(&mut self) {
-        if !self.raw.is_null() {
-            // SAFETY: opened by `open` and closed only here.
-            unsafe { api!(RedisModule_CloseKey(self.raw)) };
-        }
+        self.close();
     }
 }

@@ -25,13 +25,18 @@ pub(super) fn on_other_module() {
 }
 
 impl Context<'_> {
-    /// Publishes `event` of `key` to those who subscribed to key events of modules. If there are none, this does not
-    /// call the server, which takes as long to find that out as to find a key (`make instructions`).
-    pub fn notify(self, event: &'static CStr, key: KeyName<'_>) {
+    /// Returns whether somebody may have subscribed to key events of modules (`d` in `notify-keyspace-events`, or another
+    /// module). Publishing without receivers would take the server as long as to find a key (`make instructions`).
+    #[inline]
+    pub fn has_receivers_of_key_events(self) -> bool {
         // SAFETY: takes nothing.
-        if HAS_OTHER_MODULES.load(Relaxed) || unsafe { api!(RedisModule_GetNotifyKeyspaceEvents()) } & KIND != 0 {
-            // SAFETY: the context is live for the call, and so are the constant and the name.
-            unsafe { api!(RedisModule_NotifyKeyspaceEvent(self.raw(), KIND, event.as_ptr(), key.raw())) };
-        }
+        HAS_OTHER_MODULES.load(Relaxed) || unsafe { api!(RedisModule_GetNotifyKeyspaceEvents()) } & KIND != 0
+    }
+
+    /// Publishes `event` of `key` to those who subscribed to key events of modules. Another module may run commands
+    /// meanwhile, also about this key.
+    pub fn publish_key_event(self, event: &'static CStr, key: KeyName<'_>) {
+        // SAFETY: the context is live for the call, and so are the constant and the name.
+        unsafe { api!(RedisModule_NotifyKeyspaceEvent(self.raw(), KIND, event.as_ptr(), key.raw())) };
     }
 }

@@ -1,6 +1,8 @@
 /* Another module. Its command CALL runs the command that follows it, without a user and without a connection. WAIT does so
- * too, and lets that command block (Redis from 7.2). AS runs a command as a user of this module: name, keys, command. */
+ * too, and lets that command block (Redis from 7.2). AS runs a command as a user of this module: name, keys, command. From
+ * REACT on the module acquires every lock whose lease ends, and breaks every lock that is released. */
 #include <stddef.h>
+#include <string.h>
 
 typedef int (*Command)(void *ctx, void **argv, int argc);
 
@@ -12,6 +14,8 @@ static const char *(*text)(void *string, size_t *len);
 static void *(*create_user)(const char *name);
 static int (*set_acl)(void *user, const char *rule);
 static void (*set_user)(void *ctx, void *user);
+static void (*free_reply)(void *reply);
+static int (*subscribe)(void *ctx, int kinds, int (*on_event)(void *ctx, int kind, const char *event, void *key));
 
 static int run(void *ctx, void **argv, int argc) {
     return reply(ctx, call(ctx, text(argv[1], NULL), "v", argv + 2, (size_t)argc - 2));
@@ -30,6 +34,21 @@ static int run_as(void *ctx, void **argv, int argc) {
     return reply(ctx, call(ctx, text(argv[3], NULL), "CEv", argv + 4, (size_t)argc - 4));
 }
 
+static int on_event(void *ctx, int kind, const char *event, void *key) {
+    void *told = NULL;
+    (void)kind;
+    if (strcmp(event, "lock.expire") == 0) told = call(ctx, "LOCK.ACQUIRE", "!scc", key, "other", "60000");
+    if (strcmp(event, "lock.release") == 0) told = call(ctx, "LOCK.BREAK", "!s", key);
+    if (told != NULL) free_reply(told);
+    return 0;
+}
+
+static int react(void *ctx, void **argv, int argc) {
+    (void)argv, (void)argc;
+    subscribe(ctx, 1 << 13, on_event); /* REDISMODULE_NOTIFY_MODULE */
+    return reply_null(ctx);
+}
+
 int RedisModule_OnLoad(void **ctx, void **argv, int argc) {
     int (*get)(const char *name, void *function) = (int (*)(const char *, void *))ctx[0];
     void (*name)(void *ctx, const char *name, int version, int api);
@@ -45,7 +64,10 @@ int RedisModule_OnLoad(void **ctx, void **argv, int argc) {
     get("RedisModule_CreateModuleUser", &create_user);
     get("RedisModule_SetModuleUserACL", &set_acl);
     get("RedisModule_SetContextUser", &set_user);
+    get("RedisModule_FreeCallReply", &free_reply);
+    get("RedisModule_SubscribeToKeyspaceEvents", &subscribe);
     name(ctx, "other", 1, 1);
+    create(ctx, "other.react", react, "write", 0, 0, 0);
     create(ctx, "other.wait", run_blocking, "write", 0, 0, 0);
     create(ctx, "other.as", run_as, "write", 0, 0, 0);
     return create(ctx, "other.call", run, "write", 0, 0, 0);

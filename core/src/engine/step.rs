@@ -49,24 +49,25 @@ impl Request<'_> {
     }
 }
 
-/// The next action that the engine asks of its driver.
+/// The next action that the engine asks of its driver. The driver notes the events of the steps, and publishes them in
+/// this order after the last step: another module may answer an event with a command about the same lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Store the lock of [`super::Run::take_granted`] in the key, in place of its content. Tell replicas and the AOF,
-    /// then publish the event.
+    /// and note the event.
     Store(Event),
-    /// Report that the lease of the lock in the key has ended, then store the lock of [`super::Run::take_granted`] in
+    /// Note that the lease of the lock in the key has ended, then store the lock of [`super::Run::take_granted`] in
     /// its place.
     Replace,
-    /// This grant of the lock in the key was added or changed in place. Tell replicas and the AOF, then publish the
+    /// This grant of the lock in the key was added or changed in place. Tell replicas and the AOF, and note the
     /// event.
     Changed(Option<Event>, GrantId),
     /// The grant of [`super::Run::take_ended`] left the lock in the key, which others hold. Tell replicas and the AOF,
-    /// then publish the event.
+    /// and note the event.
     Left(Event),
-    /// Publish the event. The key stays as it is for now; a later step changes or deletes it.
+    /// Note the event. The key stays as it is for now; a later step changes or deletes it.
     Publish(Event),
-    /// Publish the event, then delete the key, on replicas and in the AOF too.
+    /// Note the event, and delete the key, on replicas and in the AOF too.
     Delete(Option<Event>),
     /// Answer this question, by `said` in the next call of [`super::Run::next`].
     Ask(Question),
