@@ -171,8 +171,8 @@ async fn a_lock_is_checked_by_the_nodes_that_are_sure_of_it() {
     assert_eq!(locks.check(b"k", token).await.unwrap(), None);
 }
 
-/// One of three nodes is down. A reader's grant is on both others, which is a majority: whoever checks it, or replaces its
-/// note, is told so, although other readers come and go at that moment.
+/// One of three nodes is down. A reader's grant is on both others, which is a majority. A process that checks it, or
+/// replaces its note, gets an answer, although other readers come and go at that moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_is_checked_while_others_come_and_go_and_a_node_is_down() {
     let mut nodes = Nodes::start(3);
