@@ -90,6 +90,14 @@ pub struct Holding {
 }
 
 impl Holding {
+    /// Returns the lock's delivery, for one more request that is granted the lock. `None` if a caller has received the
+    /// lock, or the delivery has just failed: then the lock is not released either, because it is used.
+    pub fn delivery_under_way(&mut self) -> Option<Arc<Delivery>> {
+        let under_way = self.delivery.upgrade();
+        self.is_used |= under_way.is_none();
+        under_way
+    }
+
     /// Returns whether this is the grant with this token; true if no token is named.
     pub fn is(&self, token: Option<u64>) -> bool {
         token.is_none_or(|token| self.told.contains(&token) || self.guard.token() == token)

@@ -264,7 +264,7 @@ impl OneRequest<'_> {
         }
         self.bind_if_kept(holding);
         let (token, number) = (holding.give_token(), holding.guard.number());
-        Ok(Some(Handed::new(Granted { token, waited, number }, holding.delivery.upgrade())))
+        Ok(Some(Handed::new(Granted { token, waited, number }, holding.delivery_under_way())))
     }
 
     /// Records a lock that was just acquired as the owner's, and extends it while its keeper lasts, if there is one.
@@ -287,7 +287,7 @@ impl OneRequest<'_> {
                 other.add_given(&told);
                 self.bind_if_kept(other);
                 give_back.disarm();
-                return Ok(Handed::new(granted, other.delivery.upgrade()));
+                return Ok(Handed::new(granted, other.delivery_under_way()));
             }
             // Another request of this owner was granted meanwhile, and an owner has only one grant.
             if !self.take.retry {
