@@ -10,7 +10,7 @@ use palisade_core::{GateRefusal, Refusal, ensure_held, slot_of};
 use super::key::{open_gate, read_gate, read_lock};
 use crate::driver::{cluster, gates, timer};
 use crate::durability::readiness;
-use crate::ffi::{AclGroup, Call, Command, Inner, InnerKeys, NoKeys, Reply, Spec, User};
+use crate::ffi::{AclGroup, Call, Command, Inner, InnerKey, NoKeys, Reply, Spec, User};
 use crate::{clock, config, state};
 
 /// LOCK.GATE: lets a token pass, and runs the command that the token protects.
@@ -79,23 +79,25 @@ fn permitted<'a>(call: &Call<'a>, inner: Inner<'a>) -> Result<Inner<'a>, Refusal
     if !is_check && !config::permits(&inner) {
         return refused(GateRefusal::CommandForbidden);
     }
-    if keys.names(&inner).any(|(key, _)| key.bytes() == call.key().bytes()) {
+    if keys.iter().any(|key| key.name.bytes() == call.key().bytes()) {
         return refused(GateRefusal::GateIsKey);
     }
-    ensure_keys_permitted(call, &inner, &keys)?;
+    ensure_keys_permitted(call, &keys)?;
     ensure_one_slot(call, &inner, &keys)?;
     Ok(inner)
 }
 
 /// Checks that the caller may use the keys: as a gate those that the command changes, and to read the others.
-fn ensure_keys_permitted(call: &Call<'_>, inner: &Inner<'_>, keys: &InnerKeys) -> Result<(), Refusal> {
+fn ensure_keys_permitted(call: &Call<'_>, keys: &[InnerKey<'_>]) -> Result<(), Refusal> {
     let refused = Err(Refusal::Gate(GateRefusal::KeyForbidden));
     let Some(user) = User::of_caller(call.ctx) else { return Ok(()) };
     let Some(rules) = user.rules() else { return refused };
-    let may_use =
-        |key, changes| if changes { rules.permit(call.name(), call.ctx.db(), key) } else { rules.permit_reading(key) };
-    if let Some((key, _)) = keys.names(inner).find(|&(key, changes)| !may_use(key, changes)) {
-        rules.log_denied(call.ctx, key);
+    let (gate, db) = (call.name(), call.ctx.db());
+    let may_use = |key: &InnerKey<'_>| {
+        if key.may_change { rules.permit(gate, db, key.name) } else { rules.permit_reading(key.name) }
+    };
+    if let Some(denied) = keys.iter().find(|key| !may_use(key)) {
+        rules.log_denied(call.ctx, denied.name);
         return refused;
     }
     Ok(())
@@ -103,15 +105,15 @@ fn ensure_keys_permitted(call: &Call<'_>, inner: &Inner<'_>, keys: &InnerKeys) -
 
 /// Checks that a node of a cluster serves all keys together with the gate, as the server does for a command with these
 /// keys.
-fn ensure_one_slot(call: &Call<'_>, inner: &Inner<'_>, keys: &InnerKeys) -> Result<(), Refusal> {
+fn ensure_one_slot(call: &Call<'_>, inner: &Inner<'_>, keys: &[InnerKey<'_>]) -> Result<(), Refusal> {
     if !call.ctx.is_cluster() {
         return Ok(());
     }
     let slot = slot_of(call.key().bytes());
-    if keys.names(inner).any(|(key, _)| slot_of(key.bytes()) != slot) {
+    if keys.iter().any(|key| slot_of(key.name.bytes()) != slot) {
         return Err(Refusal::Gate(GateRefusal::OtherSlot));
     }
-    if !keys.are_here_with(call.key(), inner) {
+    if !inner.are_here(keys, call.key()) {
         return Err(Refusal::Gate(GateRefusal::SlotMoves));
     }
     Ok(())

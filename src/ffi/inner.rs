@@ -1,7 +1,6 @@
 //! A command among the arguments of another one, as after LOCK.GATE's COMMAND: finds its keys, checks whether rules
 //! permit it, and runs it.
 
-use std::cell::OnceCell;
 use std::ffi::{CString, c_int};
 use std::io::{Error, ErrorKind};
 use std::ptr::null_mut;
@@ -41,29 +40,15 @@ pub enum NoKeys {
     None,
 }
 
-/// A command's keys, each a word of the command, with the server's flags for it.
-pub struct InnerKeys(Vec<(*mut raw::RedisModuleString, c_int)>);
+/// A word of a command, with the server's flags for the key that it names.
+type FlaggedWord = (*mut raw::RedisModuleString, c_int);
 
-impl InnerKeys {
-    /// Iterates over the names of the keys, each with whether the command may change it. `inner` is the command of which
-    /// these are the keys.
-    pub fn names<'a>(&self, inner: &Inner<'a>) -> impl Iterator<Item = (KeyName<'a>, bool)> {
-        // Looked at once for all keys, because the server checks the whole command for it.
-        let only_reads = OnceCell::new();
-        self.0.iter().map(move |&(name, flags)| {
-            let may_change = || !*only_reads.get_or_init(|| inner.only_reads());
-            let changes = if flags & (READS | WRITES) == 0 { may_change() } else { flags & WRITES != 0 };
-            // SAFETY: the server keeps the words for the length of the call.
-            (unsafe { KeyName::new(name) }, changes)
-        })
-    }
-
-    /// Returns whether the server would run a command with these keys and the key `other` now. While their slot moves to
-    /// another node of a cluster, it refuses a command some of whose keys are there.
-    pub fn are_here_with(&self, other: KeyName<'_>, inner: &Inner<'_>) -> bool {
-        let names: Vec<_> = self.0.iter().map(|&(name, _)| name).chain([other.raw()]).collect();
-        CallReply::of_keys(inner.ctx, c"EXISTS", &names).is_some()
-    }
+/// A key of a command.
+pub struct InnerKey<'a> {
+    /// The name of the key.
+    pub name: KeyName<'a>,
+    /// True if the command may change the key, not only read it.
+    pub may_change: bool,
 }
 
 impl<'a> Inner<'a> {
@@ -79,15 +64,32 @@ impl<'a> Inner<'a> {
     }
 
     /// Returns the command's keys; there is at least one.
-    pub fn keys(&self) -> Result<InnerKeys, NoKeys> {
+    pub fn keys(&self) -> Result<Vec<InnerKey<'a>>, NoKeys> {
         if self.argv.is_empty() {
             return Err(NoKeys::UnknownCommand);
         }
-        if self.argv.len() > KEYS_WITHOUT_LEAK
-            && let Some(keys) = self.keys_by_command()
-        {
-            return Ok(keys);
-        }
+        let by_command = if self.argv.len() > KEYS_WITHOUT_LEAK { self.keys_by_command() } else { None };
+        let keys = by_command.map_or_else(|| self.keys_by_function(), Ok)?;
+        // The server does not always tell what the command does with a key (Redis 7.0, for most commands).
+        let is_told = |flags| flags & (READS | WRITES) != 0;
+        let only_reads = !keys.iter().all(|&(_, flags)| is_told(flags)) && self.only_reads();
+        let key = |(name, flags)| {
+            // SAFETY: the server keeps the words for the length of the call.
+            let name = unsafe { KeyName::new(name) };
+            InnerKey { name, may_change: if is_told(flags) { flags & WRITES != 0 } else { !only_reads } }
+        };
+        Ok(keys.into_iter().map(key).collect())
+    }
+
+    /// Returns whether the server would run a command with these keys and the key `other` now. While their slot moves to
+    /// another node of a cluster, it refuses a command some of whose keys are there.
+    pub fn are_here(&self, keys: &[InnerKey<'_>], other: KeyName<'_>) -> bool {
+        let names: Vec<_> = keys.iter().map(|key| key.name.raw()).chain([other.raw()]).collect();
+        CallReply::of_keys(self.ctx, c"EXISTS", &names).is_some()
+    }
+
+    /// Returns the words that are the command's keys, with the server's flags for each.
+    fn keys_by_function(&self) -> Result<Vec<FlaggedWord>, NoKeys> {
         let (mut count, mut flags) = (0, null_mut());
         // SAFETY: the words last for the call, and the server only reads them; count and flags are ours.
         let places = unsafe {
@@ -111,7 +113,7 @@ impl<'a> Inner<'a> {
             let (place, flags) = unsafe { (*places.add(n), *flags.add(n)) };
             Some((*self.argv.get(place as usize)?, flags))
         };
-        let keys = InnerKeys((0..count as usize).filter_map(key).collect());
+        let keys = (0..count as usize).filter_map(key).collect();
         // SAFETY: the server allocated both for us, and they are freed only here.
         unsafe {
             api!(RedisModule_Free(places.cast()));
@@ -120,8 +122,8 @@ impl<'a> Inner<'a> {
         Ok(keys)
     }
 
-    /// Returns the command's keys as COMMAND GETKEYSANDFLAGS tells them; `None` if it tells none.
-    fn keys_by_command(&self) -> Option<InnerKeys> {
+    /// Returns the same by COMMAND GETKEYSANDFLAGS; `None` if it tells no key.
+    fn keys_by_command(&self) -> Option<Vec<FlaggedWord>> {
         let told = CallReply::of_word_and_strings(self.ctx, c"COMMAND", c"GETKEYSANDFLAGS", self.argv)?;
         let mut next = 0;
         let keys = told.value().elements().map(|key| {
@@ -139,11 +141,10 @@ impl<'a> Inner<'a> {
             });
             Some((self.argv[place], flags.fold(0, |all, flag| all | flag)))
         });
-        keys.collect::<Option<Vec<_>>>().filter(|keys| !keys.is_empty()).map(InnerKeys)
+        keys.collect::<Option<Vec<_>>>().filter(|keys| !keys.is_empty())
     }
 
-    /// Returns whether the command only reads its keys. Needed if the server does not tell what it does with each key
-    /// (Redis 7.0, for most commands).
+    /// Returns whether the command only reads its keys.
     fn only_reads(&self) -> bool {
         static READERS: CommandRules = CommandRules::new();
         (READERS.is_set() || READERS.set_for(&[b"%R~*", b"allchannels", b"+@all"], &[])) && READERS.permit(self)

@@ -48,7 +48,7 @@ pub use data_type::{DataType, Digest, register as register_data_type};
 pub use events::{Arrival, Events, Source, subscribe};
 pub use freeing::{free, free_value, join_freed};
 pub use info::{Field, InfoSection, register as register_info};
-pub use inner::{CommandRules, Inner, InnerKeys, NoKeys};
+pub use inner::{CommandRules, Inner, InnerKey, NoKeys};
 pub use key::{GateKey, LockKey, OtherType};
 pub(crate) use load::entry_point;
 pub use load::{EntryArguments, EntryContext, Module, on_load};

@@ -67,7 +67,7 @@ impl Gate {
 
     /// Returns the index of the protected command's name among the words after the key. It follows the first word
     /// COMMAND, except where that is in the token's place.
-    pub fn command_in<'w>(words: impl Iterator<Item = &'w [u8]>) -> Option<usize> {
+    fn command_in<'w>(words: impl Iterator<Item = &'w [u8]>) -> Option<usize> {
         let place = words.skip(1).position(|word| word.eq_ignore_ascii_case(b"COMMAND"));
         place.map(|place| place + 2)
     }
