@@ -222,15 +222,15 @@ impl Change<'_> {
         if holding.is(self.token) {
             return Ok(true);
         }
-        let seen = self.views().await?.tokens_of(&holding.guard.lease().owner);
+        let seen = self.views(Views::is_decided).await?.tokens_of(&holding.guard.lease().owner);
         holding.add_given(&seen);
         Ok(holding.is(self.token))
     }
 
-    /// Returns the lock as each node shows it.
-    async fn views(&self) -> Result<Views, Error> {
-        let views = Views::ask(self.this.nodes(), &self.id.key, None, self.checked.given, Views::is_decided).await;
-        if views.is_decided() { Ok(views) } else { Err(views.too_few()) }
+    /// Returns the lock as each node shows it, once these views are `enough`.
+    async fn views(&self, enough: impl Fn(&Views) -> bool) -> Result<Views, Error> {
+        let views = Views::ask(self.this.nodes(), &self.id.key, None, self.checked.given, &enough).await;
+        if enough(&views) { Ok(views) } else { Err(views.too_few()) }
     }
 
     async fn release(&self, held: &mut Option<Holding>, level: Option<u32>) -> Result<Option<u64>, Error> {
@@ -315,11 +315,7 @@ impl Change<'_> {
     async fn next_sequence(&self, holding: &Holding) -> Result<u64, Error> {
         let attempt = &*holding.guard.lease().owner;
         let is_held = |views: &Views| views.agreed().iter().any(|grant| *grant.attempt == *attempt);
-        let enough = |views: &Views| is_held(views) || views.is_decided();
-        let views = Views::ask(self.this.nodes(), &self.id.key, None, self.checked.given, enough).await;
-        if !enough(&views) {
-            return Err(views.too_few());
-        }
+        let views = self.views(|views| is_held(views) || views.is_decided()).await?;
         let seen = views.by_attempt().remove(attempt).unwrap_or_default();
         let last = seen.iter().map(|(_, grant)| grant.sequence).fold(holding.sequence, u64::max);
         NoteSequence::new(Some(last))
