@@ -153,7 +153,8 @@ impl Change<'_> {
             (found, _) => found?,
         };
         let is_release = matches!(what, What::Release { .. });
-        if is_release && held.is_none() {
+        // Single nodes may have the grant that the request names.
+        if is_release && held.as_ref().is_none_or(|held| !held.is(self.token)) {
             return self.free().await;
         }
         match self.perform(held, &what).await {

@@ -36,15 +36,23 @@ pub async fn find(
     token: Option<u64>,
     checked: Checked,
 ) -> Result<Option<Holding>, Error> {
-    let mut found = search(this, id, token, checked).await?;
+    let named = token.map(|token| Named { token, attempt: slot.known_by(token) });
+    let mut found = search(this, id, named.as_ref(), checked).await?;
     slot.recall(found.as_mut());
     Ok(found)
 }
 
-async fn search(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked) -> Result<Option<Holding>, Error> {
+/// The grant that a request names.
+struct Named {
+    token: u64,
+    /// The attempt of the grant, if this process has given the owner this token. The grant's token may have risen since.
+    attempt: Option<Arc<[u8]>>,
+}
+
+async fn search(this: &ByOwner, id: &Id, named: Option<&Named>, checked: Checked) -> Result<Option<Holding>, Error> {
     let nodes = this.nodes();
-    let views = Views::ask(nodes, &id.key, None, checked.given, |views| own(views, id, token).is_some()).await;
-    let Some(found) = own(&views, id, token) else { return Err(views.too_few()) };
+    let views = Views::ask(nodes, &id.key, None, checked.given, |views| own(views, id, named).is_some()).await;
+    let Some(found) = own(&views, id, named) else { return Err(views.too_few()) };
     let Some((attempt, resumed)) = found else { return Ok(None) };
     let seen: Vec<_> = views.by_attempt().remove(&*attempt).unwrap_or_default();
     if seen.is_empty() {
@@ -81,12 +89,13 @@ type Found = Option<Option<(Vec<u8>, Going)>>;
 /// A state machine that continues an acquisition from the grants that nodes show, and its first progress.
 type Going = (Acquire, Progress);
 
-fn own(views: &Views, id: &Id, token: Option<u64>) -> Found {
+fn own(views: &Views, id: &Id, named: Option<&Named>) -> Found {
     let by_attempt = views.by_attempt();
     let own = || by_attempt.keys().filter(|attempt| name_of(attempt) == &*id.owner);
     // An owner may have two shared grants, by two processes.
-    if let Some(token) = token {
-        match own().find(|attempt| views.tokens_of(attempt).contains(&token)) {
+    if let Some(Named { token, attempt }) = named {
+        let is_named = |seen: &[u8]| views.tokens_of(seen).contains(token) || attempt.as_deref() == Some(seen);
+        match own().find(|attempt| is_named(attempt)) {
             Some(attempt) => match resume(views.asked, &views.of_attempt(attempt), clock::boot_now()) {
                 Resumed::Goes(goes) => return Some(Some((attempt.to_vec(), *goes))),
                 Resumed::Open => return None,

@@ -1,7 +1,7 @@
 //! The state of the owners that this process acts for.
 
 use std::collections::btree_map::{BTreeMap, Entry};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify};
@@ -11,6 +11,10 @@ use crate::Guard;
 
 /// Least number of slots, the states of owners, that are added before unused ones are removed again.
 const SWEPT_LEAST: usize = 1_024;
+
+/// Most grants of one owner of a lock whose tokens are remembered after they ended or made room for another one. An owner
+/// has several at once only if it reads by several processes.
+const FORMER_MOST: usize = 8;
 
 /// A lock and the name of an owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,11 +34,12 @@ pub struct Slot {
     pub held: AsyncMutex<Option<Holding>>,
     /// Notified to end the waiting requests of this owner.
     pub gives_up: Notify,
-    /// The last grant that ended as far as this process knows. The owner may have gone on at another process.
-    former: Mutex<Option<Former>>,
+    /// The last grants that ended as far as this process knows, or that made room for another one of this owner. The
+    /// owner may go on with them at another process.
+    former: Mutex<VecDeque<Former>>,
 }
 
-/// A grant that ended as far as this process knows.
+/// A grant that ended as far as this process knows, or that made room for another one of the same owner.
 #[derive(Debug)]
 struct Former {
     attempt: Arc<[u8]>,
@@ -52,22 +57,31 @@ impl Slot {
         held
     }
 
-    /// Remembers the tokens of a grant that may go on at another process, until the grant is found again.
+    /// Remembers the tokens of a grant that may go on, until the grant is found again.
     pub fn remember(&self, lost: &Holding) {
         let attempt = Arc::clone(&lost.guard.lease().owner);
-        *self.former() = Some(Former { attempt, told: lost.told.clone() });
+        let mut former = self.former();
+        former.retain(|former| former.attempt != attempt);
+        former.truncate(FORMER_MOST - 1);
+        former.push_front(Former { attempt, told: lost.told.clone() });
     }
 
-    /// Adds the remembered tokens to the grant that was `found`, if they are of this grant, and forgets them.
+    /// Returns the remembered grant that the owner knows by this token.
+    pub fn known_by(&self, token: u64) -> Option<Arc<[u8]>> {
+        let former = self.former();
+        former.iter().find(|former| former.told.contains(&token)).map(|former| Arc::clone(&former.attempt))
+    }
+
+    /// Adds the remembered tokens to the grant that was found. If the owner holds none, forgets them all.
     pub fn recall(&self, found: Option<&mut Holding>) {
-        if let (Some(former), Some(found)) = (self.former().take(), found)
-            && former.attempt == found.guard.lease().owner
-        {
-            found.add_given(&former.told);
-        }
+        let mut former = self.former();
+        let Some(found) = found else { return former.clear() };
+        let attempt = Arc::clone(&found.guard.lease().owner);
+        former.iter().filter(|former| former.attempt == attempt).for_each(|former| found.add_given(&former.told));
+        former.retain(|former| former.attempt != attempt);
     }
 
-    fn former(&self) -> MutexGuard<'_, Option<Former>> {
+    fn former(&self) -> MutexGuard<'_, VecDeque<Former>> {
         self.former.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -158,7 +172,7 @@ impl Table {
         drop(slot);
         if let Entry::Occupied(slot) = slots.by_id.entry(id.clone())
             && !is_used(slot.get())
-            && slot.get().former().is_none()
+            && slot.get().former().is_empty()
         {
             slot.remove();
         }

@@ -236,3 +236,19 @@ async fn a_process_that_loses_a_lock_leaves_it_to_the_next_one() {
     assert!(next.extend(b"k", b"me", TTL, None).await.unwrap().is_some());
     assert!(nodes.holding("k") >= 2);
 }
+
+/// An owner has two shared grants: one on a majority, and one on a single node, because its agent ended in the middle. The
+/// owner gives the second one back by its token. It holds that on no majority, and the node releases it all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_on_one_node_is_released_by_its_token_beside_another_of_its_owner() {
+    let (nodes, locks) = start(3).await;
+    nodes.follow_their_clocks().await;
+    takes(&locks, Take { wanted: Wanted::Shared, ..take("me") }).await;
+    until("every node has it", async || nodes.holding("k") == 3).await;
+    let mut node = nodes.0[0].client();
+    let token = node.say("LOCK.ACQUIRE k me#0123456789abcdef 30000 SHARED").as_int();
+    assert_eq!(node.say("LOCK.INFO k").field("holders"), int(2));
+    let released = locks.release(b"k", b"me", None, Some(token as u64)).await.unwrap();
+    assert_eq!(released, None, "no majority had it");
+    until("the node has released it", async || nodes.0[0].client().say("LOCK.INFO k").field("holders") == int(1)).await;
+}

@@ -1,9 +1,9 @@
 //! Locks whose token rises while another process acts for their owner.
 
 use palisade_client::ErrorKind;
-use palisade_client::by_owner::{ByOwner, Reach, Take};
+use palisade_client::by_owner::{ByOwner, Reach, Take, Wanted};
 
-use super::{TTL, patient, process, take, takes};
+use super::{TTL, patient, process, start, take, takes};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::int;
 use crate::proxy::{Proxy, before_each};
@@ -77,6 +77,29 @@ async fn a_request_with_a_foreign_token_makes_the_process_forget_no_token_of_the
     assert_eq!(extend(granted).await, Some(risen));
     assert_eq!(extend(granted - 1_000).await, None, "nobody has that token");
     assert_eq!(extend(granted).await, Some(risen), "the owner holds the lock, and was told this token");
+}
+
+/// Two processes granted the owner a shared lock each. The token of the first grant has risen since. The first process is
+/// asked for the other grant, and then for its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_continues_another_grant_of_the_owner_forgets_no_token_of_its_own() {
+    let (nodes, first) = start(3).await;
+    nodes.follow_their_clocks().await;
+    let other = process(&nodes).await;
+    let reads = || Take { wanted: Wanted::Shared, ..take("me") };
+    let granted = takes(&first, reads()).await.token;
+    until("every node has it", async || nodes.holding("k") == 3).await;
+    let attempt = nodes.0[0].client().say("LOCK.INFO k").field("owner").as_text();
+    let risen = granted + 1_000;
+    let fence = format!("LOCK.FENCE k {attempt} {risen}");
+    for server in &nodes.0 {
+        until("its state file allows that", async || server.client().say(&fence) == int(risen as i64)).await;
+    }
+    let extend = async |token| first.extend(b"k", b"me", TTL, Some(token)).await.unwrap();
+    assert_eq!(extend(granted).await, Some(risen));
+    let second = takes(&other, reads()).await.token;
+    assert!(extend(second).await.is_some());
+    assert_eq!(extend(granted).await, Some(risen), "the owner holds both, and was told this token");
 }
 
 /// Waits until the process reaches all nodes.
