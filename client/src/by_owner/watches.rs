@@ -30,6 +30,8 @@ impl Watches {
         }
         if watches.len() == watches.capacity() {
             watches.retain(|_, watch| watch.strong_count() > 0);
+            let live = watches.len();
+            watches.reserve(live + 1);
         }
         let (nodes, watched): (_, Arc<[u8]>) = (Arc::clone(nodes), key.into());
         let (changes, changed) = watch::channel(0);
