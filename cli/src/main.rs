@@ -31,6 +31,7 @@ mod node_failure;
 mod node_view;
 mod nodes;
 mod reaching;
+mod refusing;
 mod roles;
 mod scan;
 mod show;

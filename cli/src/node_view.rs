@@ -16,6 +16,7 @@ use crate::look::ask;
 use crate::node_failure::{in_json, line, strange, with_remedy};
 use crate::nodes::{Nodes, ServerAnswer, failures};
 use crate::reaching::Reaching;
+use crate::refusing::Refusing;
 use crate::show::{print, print_message, table, time};
 
 /// The number of round trips that are measured; the shortest counts.
@@ -57,6 +58,8 @@ pub struct NodeView {
     /// The node's INFO: the fields of it for which this struct has none are read from here.
     #[serde(skip)]
     pub info: Info,
+    /// Why the server refuses every lock; `None` if it grants, or its guard is the only reason.
+    pub refusing: Option<Refusing>,
     /// The reason why INFO is missing: a user that takes locks may lack the permission.
     #[serde(skip)]
     pub info_refused: Option<Why>,
@@ -70,6 +73,15 @@ impl Info {
     /// Returns INFO with this text.
     pub fn of(text: &str) -> Self {
         Self(text.to_owned())
+    }
+
+    /// Asks a server for all of its INFO.
+    ///
+    /// # Errors
+    /// It cannot be asked, or does not allow it.
+    pub async fn ask(link: &mut ServerLink) -> Result<Self, Why> {
+        let told = link.ask(cmd("INFO").arg("everything")).await?;
+        String::from_redis_value(told).map(Self).map_err(|why| strange("INFO", why))
     }
 
     /// Returns a field, or an empty text.
@@ -128,12 +140,11 @@ impl NodeView {
             round_trip = round_trip.min(sent.elapsed());
         }
         let told = Fields::of(told).ok_or_else(|| strange("LOCK.NODE", "it has no fields"))?;
-        let (info, info_refused) = match link.ask(cmd("INFO").arg("everything")).await {
-            Ok(info) => (String::from_redis_value(info).map_err(|why| strange("INFO", why))?, None),
-            Err(why) if why.code() == Some("NOPERM") => (String::new(), Some(why)),
-            Err(why) => return Err(why),
+        let (info, info_refused) = match Info::ask(&mut link).await {
+            Err(why) if why.code() == Some("NOPERM") => (Info::default(), Some(why)),
+            info => (info?, None),
         };
-        let info = Info(info);
+        let refusing = Refusing::ask(&mut link, &info).await;
         let view = Self {
             number: link.server.number,
             node: link.server.name().to_owned(),
@@ -157,6 +168,7 @@ impl NodeView {
             token_floor: info.number("lock_token_floor"),
             round_trip_us: round_trip.as_micros() as u64,
             info,
+            refusing,
             info_refused,
         };
         Ok((view, link))
@@ -170,6 +182,7 @@ impl NodeView {
             Some(Why::Stranger(_)) => "no lock node".to_owned(),
             Some(Why::SameServer(name)) => format!("same server as {name}"),
             Some(why) => why.code().unwrap_or("unreachable").to_owned(),
+            None if let Some(Refusing { code, .. }) = &self.refusing => format!("refuses ({code})"),
             None if self.guard_ms > 0 => format!("guarded {} ({})", time(self.guard_ms), self.guard_reason),
             None => self.state.clone(),
         }

@@ -6,6 +6,7 @@ use super::finding::Level::{Change, Fail, Note, Ok};
 use super::finding::{Finding, Findings};
 use super::patient::{Part, Patient};
 use crate::node_failure::{advice, is_silent, words};
+use crate::refusing::READONLY;
 use crate::show::time;
 
 /// The longest round trip, in microseconds: half of the time that clients give a node by default. With a longer one, a
@@ -35,14 +36,11 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
         returning_master(patient, &mut found);
     }
     guards(patient, &mut found);
-    let is_counted = |name| view.info.number(name) > 0;
-    if is_counted("lock_poisoned") {
-        found.add(Fail, "the module failed, and grants nothing", "report the line in its log, and restart it");
+    // The role is checked above.
+    if let Some(refusing) = view.refusing.as_ref().filter(|refusing| refusing.code != READONLY) {
+        found.add(Fail, &*refusing.found, refusing.advice);
     }
-    if is_counted("lock_state_file_failing") {
-        found.add(Fail, "its state file cannot be written: grants stop within seconds", "see to its disk");
-    }
-    if is_counted("lock_evicted") {
+    if view.info.number("lock_evicted") > 0 {
         found.add(Change, "it evicted locks that were held", "maxmemory-policy noeviction, and more memory");
     }
     if view.round_trip_us > ROUND_TRIP_MAX_US {
@@ -77,7 +75,7 @@ fn guards(patient: &Patient, found: &mut Findings<'_>) {
         found.add(Change, text, "wait: they serve again when all leases that they may have forgotten have ended");
     }
     // A replica grants nothing anyway, and starts a guard of its own when it becomes a master.
-    if view.guard_ms > 0 && !patient.is_replica {
+    if view.guard_ms > 0 && view.role == "master" {
         let text =
             format!("it is guarded for {} ({}), and grants nothing until then", time(view.guard_ms), view.guard_reason);
         let advice = match view.guard_reason.as_str() {
@@ -138,13 +136,7 @@ fn replaceable(patient: &Patient, found: &mut Findings<'_>) {
         found.add(Change, text, "give it a replica, on another machine");
     }
     let needed: u64 = patient.setting("min-replicas-to-write").parse().unwrap_or(0);
-    let in_step = view.info.number("min_slaves_good_slaves");
-    if needed > in_step {
-        let text = format!(
-            "{in_step} replicas are in step, and min-replicas-to-write is {needed}: it grants, extends and releases nothing"
-        );
-        found.add(Fail, text, "see to its replicas, or CONFIG SET min-replicas-to-write to what there is");
-    } else if needed > 0 && needed == replicas {
+    if needed > 0 && needed == replicas && view.refusing.is_none() {
         let text = format!(
             "min-replicas-to-write is {needed}, of {replicas} replicas: with one down, it grants, extends and releases nothing"
         );
@@ -218,6 +210,7 @@ mod tests {
     use super::super::finding::{Level, assert_worst};
     use super::*;
     use crate::node_view::{Info, NodeView};
+    use crate::refusing::Refusing;
 
     fn healthy() -> Patient {
         let settings = [
@@ -260,7 +253,7 @@ mod tests {
         };
         let (cluster, sentinels) = (Part::OfCluster, Part::OfSentinels);
         let silent = |p: &mut Patient| p.view.error = Some(Why::Unreachable("down".to_owned()));
-        let cases: [(&str, Patient, fn(&mut Patient), Level); 18] = [
+        let cases: [(&str, Patient, fn(&mut Patient), Level); 17] = [
             ("serves", of(cluster), |_| {}, Ok),
             ("serves", of(sentinels), |_| {}, Ok),
             ("stands by", replica(cluster), |p| p.view.guard_ms = 5, Ok),
@@ -268,12 +261,6 @@ mod tests {
             ("serves", of(cluster), |p| inform(p, "connected_slaves:1\ncluster_enabled:1"), Ok),
             ("it is a replica", of(sentinels), |p| p.view.role = "replica".to_owned(), Fail),
             ("no replica is attached", of(cluster), |p| inform(p, ""), Change),
-            (
-                "1 replicas are in step, and min-replicas-to-write is 2",
-                of(cluster),
-                |p| set(p, "min-replicas-to-write", "2"),
-                Fail,
-            ),
             ("is 1, of 1 replicas", of(cluster), |p| set(p, "min-replicas-to-write", "1"), Note),
             ("slots are guarded", of(cluster), |p| inform(p, "connected_slaves:1\nlock_guarded_slots:3"), Change),
             ("comes back as a master", of(sentinels), |p| set(p, "lock.restart-guard", "auto"), Change),
@@ -301,11 +288,19 @@ mod tests {
 
     #[test]
     fn each_fault_is_found_and_nothing_else() {
-        let cases: [(&str, fn(&mut Patient), Level); 12] = [
+        let cases: [(&str, fn(&mut Patient), Level); 13] = [
             ("serves", |_| {}, Ok),
             ("cannot be asked: down", |p| p.view.error = Some(Why::Unreachable("down".to_owned())), Change),
             ("it is a replica", |p| p.view.role = "replica".to_owned(), Fail),
             ("guarded for 5ms", |p| p.view.guard_ms = 5, Change),
+            (
+                "its AOF",
+                |p| {
+                    p.view.refusing =
+                        Refusing::of(&Info::of("aof_enabled:1\naof_last_write_status:err"), &HashMap::new())
+                },
+                Fail,
+            ),
             ("its round trip is 30.00ms", |p| p.view.round_trip_us = 30_000, Change),
             ("does not tell its settings", |p| p.settings = None, Note),
             ("restart-guard is never", |p| set(p, "lock.restart-guard", "never"), Fail),

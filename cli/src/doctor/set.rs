@@ -77,7 +77,8 @@ fn count(count: usize, part: Part) -> Finding {
 fn serving(nodes: usize, masters: &[Patient]) -> Finding {
     let majority = majority(nodes);
     let serves = |patient: &&Patient| {
-        patient.view.error.is_none() && patient.view.guard_ms == 0 && patient.view.role == "master"
+        let NodeView { error, guard_ms, role, refusing, .. } = &patient.view;
+        error.is_none() && *guard_ms == 0 && role == "master" && refusing.is_none()
     };
     let id_of = |number: usize| {
         let of_node = || masters.iter().filter(move |patient| patient.view.number == number);
@@ -215,7 +216,14 @@ fn each(up: &[&Patient], value: impl Fn(&Patient) -> String) -> String {
 mod tests {
     use super::super::finding::{Level, assert_worst};
     use super::*;
+    use crate::node_view::Info;
+    use crate::refusing::Refusing;
     use palisade_client::Why;
+    use std::collections::HashMap;
+
+    fn a_replica() -> Option<Refusing> {
+        Refusing::of(&Info::of("role:slave"), &HashMap::new())
+    }
 
     fn healthy(count: usize) -> Vec<Patient> {
         let view = |n: usize| NodeView {
@@ -283,7 +291,7 @@ mod tests {
 
     #[test]
     fn each_fault_is_found_and_nothing_else() {
-        let cases: [(&str, usize, fn(&mut Vec<Patient>), Level); 12] = [
+        let cases: [(&str, usize, fn(&mut Vec<Patient>), Level); 13] = [
             ("there are 3: 1 may be down", 3, |_| {}, Ok),
             ("there is one", 1, |_| {}, Note),
             ("an even number", 4, |_| {}, Change),
@@ -299,6 +307,7 @@ mod tests {
             ),
             ("too far ahead to be followed", 3, |p| p[1].view.token_floor = FOLLOWED_US + 2_000_000, Fail),
             ("1 of 3 serve, and 2 are needed", 3, |p| (0..2).for_each(|n| p[n].view.guard_ms = 5), Fail),
+            ("1 of 3 serve, and 2 are needed", 3, |p| (0..2).for_each(|n| p[n].view.refusing = a_replica()), Fail),
             ("2 of 3 serve", 3, |p| p[0].view.error = Some(Why::late()), Ok),
             ("they fail together", 3, |p| p.iter_mut().for_each(|p| p.view.node = "a:1".to_owned()), Note),
         ];

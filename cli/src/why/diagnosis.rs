@@ -32,6 +32,8 @@ pub enum State {
     /// Nodes that do not answer, or may have forgotten grants, could complete the majority of an owner that other nodes
     /// show.
     Unknown,
+    /// Too many nodes refuse every lock, and will until somebody changes that.
+    Refusing,
     /// Too many nodes are guarded for a majority to grant.
     Guarded,
     /// Too many nodes cannot be asked, so no majority is left.
@@ -77,13 +79,17 @@ impl Facts {
         let held = self.held();
         let holder = held.as_ref().map(|held| format!("{key} is {}", held.holder_line()));
         if self.serving() < majority {
-            let guards: Vec<u64> = self.answers().filter_map(|told| Some(told.guard.as_ref()?.0)).collect();
-            let until = self.until(guards, majority - self.serving());
             let summary = format!(
                 "{}: {} of {count} nodes grant, and {majority} are needed",
                 holder.unwrap_or(key),
                 self.serving()
             );
+            let willing: Vec<_> = self.answers().filter(|told| told.refusing.is_none()).collect();
+            if willing.len() < majority {
+                return (State::Refusing, summary, self.refused());
+            }
+            let guards: Vec<u64> = willing.iter().filter_map(|told| Some(told.guard.as_ref()?.0)).collect();
+            let until = self.until(guards, majority - self.serving());
             let advice = format!(
                 "Wait {until}, then a majority grants again: until then holders may rely on locks that guarded nodes have forgotten."
             );
@@ -113,7 +119,7 @@ impl Facts {
         // The part that follows says when a lease ends.
         let and = if partly.is_some() { ";" } else { ", and" };
         let taken: Vec<u64> = self.answers().filter(|told| told.grants > 0).map(|told| told.lease_ms).collect();
-        let open = self.answers().filter(|told| told.guard.is_none() && told.grants == 0).count();
+        let open = self.answers().filter(|told| told.grants_locks() && told.grants == 0).count();
         if open < majority {
             let until = self.until(taken, majority - open);
             let summary = format!("{free}{and} until enough of them end, nobody can have the lock");
@@ -153,13 +159,15 @@ impl Facts {
 
     /// Returns the advice if too few nodes can be asked.
     fn unreachable(&self) -> String {
-        let failures: Vec<_> = self.nodes.iter().filter_map(|node| Some((node, node.told.as_ref().err()?))).collect();
-        // If there is different advice for the nodes, that for the most nodes is chosen.
-        let alike = |failure: &Why| failures.iter().filter(|(_, other)| advice(other) == advice(failure)).count();
-        let Some((_, worst)) = failures.iter().max_by_key(|(_, failure)| alike(failure)) else { return String::new() };
-        let named = failures.iter().filter(|(_, failure)| advice(failure) == advice(worst));
-        let named: Vec<_> = named.map(|(node, _)| node.name.as_str()).collect();
-        format!("On {}: {}.", named.join(", "), advice(worst))
+        let failures = self.nodes.iter().filter_map(|node| Some((&*node.name, advice(node.told.as_ref().err()?))));
+        for_the_most(&failures.collect::<Vec<_>>())
+    }
+
+    /// Returns the advice if too many nodes refuse every lock.
+    fn refused(&self) -> String {
+        let refusing = |node: &NodeSaid| Some(node.told.as_ref().ok()?.refusing.as_ref()?.advice);
+        let refused = self.nodes.iter().filter_map(|node| Some((&*node.name, refusing(node)?)));
+        for_the_most(&refused.collect::<Vec<_>>())
     }
 
     /// Returns the advice if a majority has granted the lock to one owner.
@@ -235,6 +243,10 @@ impl Facts {
                     found("node", format!("{}: {}: {}", node.name, words(failure), advice(failure)))
                 }
                 Err(failure) => found("node", format!("{}: {}", node.name, words(failure))),
+                Ok(NodeFacts { refusing: Some(refusing), .. }) => {
+                    let then = if is_well { format!(": {}", refusing.advice) } else { String::new() };
+                    found("node", format!("{}: {} {}{then}", node.name, refusing.code, refusing.found));
+                }
                 Ok(NodeFacts { guard: Some((ms, reason)), .. }) => {
                     let then = if is_well { ": it serves again by itself" } else { "" };
                     found("node", format!("{}: guarded for {} ({reason}){then}", node.name, time(*ms)));
@@ -282,6 +294,14 @@ impl Facts {
             grant.nodes
         )
     }
+}
+
+/// Returns the advice for nodes with these names. If it differs, that for the most nodes is chosen.
+fn for_the_most(nodes: &[(&str, &'static str)]) -> String {
+    let alike = |advice| nodes.iter().filter(move |(_, other)| *other == advice);
+    let Some((_, most)) = nodes.iter().max_by_key(|(_, advice)| alike(*advice).count()) else { return String::new() };
+    let named: Vec<_> = alike(*most).map(|(name, _)| *name).collect();
+    format!("On {}: {most}.", named.join(", "))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use palisade_client::Why;
 
 use crate::lock_log::Event;
 use crate::lock_view::{LockView, Together};
+use crate::refusing::Refusing;
 use crate::show::{printable, time};
 
 /// The nodes' answers about a lock.
@@ -35,6 +36,8 @@ pub struct NodeSaid {
 /// The answer of a node that can be asked.
 #[derive(Clone, Debug, Default)]
 pub struct NodeFacts {
+    /// Why the node refuses every lock, apart from its guard.
+    pub refusing: Option<Refusing>,
     /// The remaining guard in milliseconds, and its reason.
     pub guard: Option<(u64, String)>,
     /// The number of grants of the lock on this node.
@@ -45,6 +48,13 @@ pub struct NodeFacts {
     pub guarded_slots: u64,
     /// The owner for which this node reserves the lock, and the remaining time in milliseconds.
     pub kept: Option<(String, u64)>,
+}
+
+impl NodeFacts {
+    /// Returns whether the node would grant the lock if nobody held it there.
+    pub fn grants_locks(&self) -> bool {
+        self.guard.is_none() && self.refusing.is_none()
+    }
 }
 
 impl Facts {
@@ -60,7 +70,7 @@ impl Facts {
 
     /// Returns the number of nodes that would grant the lock if nobody held it there.
     pub fn serving(&self) -> usize {
-        self.answers().filter(|told| told.guard.is_none()).count()
+        self.answers().filter(|told| told.grants_locks()).count()
     }
 
     /// Returns the lock, if a majority holds it for one owner.

@@ -5,9 +5,9 @@ mod facts;
 
 use std::collections::HashMap;
 
-use futures_util::future::join;
+use futures_util::future::join3;
 use jiff::tz::TimeZone;
-use redis::{FromRedisValue, cmd};
+use palisade_client::direct::ServerLink;
 use serde::Serialize;
 
 use self::diagnosis::{Diagnosis, diagnose};
@@ -19,6 +19,7 @@ use crate::lock_log::{Event, Logs};
 use crate::lock_view::{GrantView, Together, Waiter, hex, question_of_all};
 use crate::node_view::Info;
 use crate::nodes::{self, Nodes, Reply, answers};
+use crate::refusing::Refusing;
 use crate::show::print;
 
 /// The number of recent entries of the nodes' logs that are shown.
@@ -45,11 +46,11 @@ struct WhyOutput<'a> {
 /// Too few nodes can be asked, which the output explains all the same.
 pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failure> {
     let question = question_of_all(key);
-    let (replies, logs) = join(nodes.ask_about(key, &question), Logs::ask(nodes, Some(key), EVENTS)).await;
-    let guarded = if nodes.has_cluster() { guarded_slots(nodes).await } else { HashMap::new() };
+    let logs = Logs::ask(nodes, Some(key), EVENTS);
+    let (replies, logs, states) = join3(nodes.ask_about(key, &question), logs, server_states(nodes)).await;
     let said = |said: &nodes::ServerAnswer<Reply>| {
-        let guarded_slots = guarded.get(&said.server).copied().unwrap_or(0);
-        let told = |reply| NodeFacts { guarded_slots, ..node_facts(reply) };
+        let (guarded_slots, refusing) = states.get(&said.server).cloned().unwrap_or_default();
+        let told = |reply| NodeFacts { guarded_slots, refusing, ..node_facts(reply) };
         NodeSaid { name: said.server.clone(), told: said.said.as_ref().map(told).map_err(Clone::clone) }
     };
     let together = Together::of(answers(&replies).map(|reply| reply.value.clone()), nodes.majority());
@@ -73,13 +74,15 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
     nodes.need_majority(&replies).map_err(|failure| Failure::new(failure.code, "")).map(|()| End::OK)
 }
 
-/// Returns the number of guarded slots of each server. A server that does not answer is left out.
-async fn guarded_slots(nodes: &Nodes) -> HashMap<String, u64> {
-    let told = nodes.ask(cmd("INFO").arg("lock")).await.into_iter().filter_map(|said| {
-        let info = String::from_redis_value(said.said.ok()?.value).ok()?;
-        Some((said.server, Info::of(&info).number("lock_guarded_slots")))
+/// Returns of each server how many slots are guarded, and why it refuses every lock. A server whose INFO cannot be read
+/// is left out.
+async fn server_states(nodes: &Nodes) -> HashMap<String, (u64, Option<Refusing>)> {
+    let asked = nodes.of_each(async |mut link: ServerLink| {
+        let info = Info::ask(&mut link).await?;
+        let refusing = Refusing::ask(&mut link, &info).await;
+        Ok((info.number("lock_guarded_slots"), refusing))
     });
-    told.collect()
+    asked.await.into_iter().filter_map(|said| Some((said.server, said.said.ok()?))).collect()
 }
 
 /// Returns the facts in one node's reply.
@@ -93,6 +96,7 @@ fn node_facts(reply: &Reply) -> NodeFacts {
         grants: there.grants.len(),
         lease_ms: there.grants.iter().map(|grant| grant.ttl_ms).max().unwrap_or(0),
         guarded_slots: 0,
+        refusing: None,
         kept: (!owner.is_empty()).then_some((owner, kept_ms)),
     }
 }

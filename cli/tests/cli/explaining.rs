@@ -72,6 +72,59 @@ fn nobody_has_a_majority() {
     });
 }
 
+/// Nodes that answer, are not guarded, and refuse every lock. Each command says so, and what to do.
+#[test]
+fn nodes_that_refuse_every_lock() {
+    let nodes = Nodes::start(3);
+    let refused = |code: &str, advice: &str| {
+        assert_eq!(run(nodes.palisade("try k")).code(), Some(196), "{code}");
+        let said = json(&nodes, "why k");
+        assert_eq!(said["state"], "refusing", "{said}");
+        assert!(found(&said, "node").iter().all(|text| text.contains(code)), "{said}");
+        assert!(said["advice"].as_str().unwrap().contains(advice), "{said}");
+        let doctor = run(nodes.palisade("doctor"));
+        assert_eq!(doctor.code(), Some(2), "{doctor:?}");
+        assert!(doctor.out().contains("0 of 3 serve, and 2 are needed"), "{doctor:?}");
+        assert!(doctor.out().contains(advice), "{doctor:?}");
+        let listed = run(nodes.palisade("nodes")).out();
+        assert_eq!(listed.matches(&format!("refuses ({code})")).count(), 3, "{listed}");
+    };
+    for (setting, cause, usual, code, advice) in [
+        ("maxmemory", "1000", "0", "OOM", "raise maxmemory"),
+        ("min-replicas-to-write", "1", "0", "NOREPLICAS", "see to its replicas"),
+    ] {
+        nodes.say(&format!("CONFIG SET {setting} {cause}"));
+        refused(code, advice);
+        nodes.say(&format!("CONFIG SET {setting} {usual}"));
+        assert_eq!(json(&nodes, "why k")["state"], "free");
+    }
+
+    // Snapshots fail, because the file that they would replace is a folder.
+    for server in &nodes.servers {
+        server.client().send(&[b"CONFIG", b"SET", b"save", b"3600 1"]);
+        std::fs::create_dir(server.dir().join("dump.rdb")).unwrap();
+        server.client().say("BGSAVE");
+        wait_until("it has failed", || server.client().say("INFO persistence").as_text().contains("bgsave_status:err"));
+    }
+    refused("MISCONF", "CONFIG SET stop-writes-on-bgsave-error no");
+    nodes.say("CONFIG SET stop-writes-on-bgsave-error no");
+    assert_eq!(json(&nodes, "why k")["state"], "free");
+}
+
+/// A replica grants nothing, also after its guard.
+#[test]
+fn a_replica_in_the_list() {
+    let nodes = Nodes::start(2);
+    nodes.servers[1].client().say("REPLICAOF 127.0.0.1 1");
+    let said = json(&nodes, "why k");
+    assert_eq!(said["state"], "refusing", "{said}");
+    assert!(found(&said, "node")[0].contains("it is a replica, and grants nothing"), "{said}");
+    assert!(said["advice"].as_str().unwrap().ends_with("give the address of a master."), "{said}");
+    nodes.servers[1].client().say("LOCK.GUARD ARM 50000");
+    let doctor = run(nodes.palisade("doctor")).out();
+    assert!(doctor.contains("it is a replica") && !doctor.contains("guarded"), "{doctor}");
+}
+
 /// The user has no permission for the key: each node's refusal is shown with its advice, even if other nodes answer.
 #[test]
 fn a_user_that_may_not() {

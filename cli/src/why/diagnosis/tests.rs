@@ -1,10 +1,14 @@
 //! Tests of each reason separately.
 
+use std::collections::HashMap;
+
 use jiff::tz::TimeZone;
 
 use super::*;
 use crate::lock_log::Event;
 use crate::lock_view::{Together, Waiter};
+use crate::node_view::Info;
+use crate::refusing::Refusing;
 use crate::why::facts::NodeSaid;
 
 fn grant(holder: &str, nodes: usize, ttl_ms: u64) -> GrantView {
@@ -54,6 +58,12 @@ fn guarded(facts: &mut Facts, guards: &[(usize, u64)]) {
     }
 }
 
+/// Returns the answer of a node whose memory is full.
+fn full() -> NodeFacts {
+    let info = Info::of("maxmemory:1\nused_memory:2\nmaxmemory_policy:noeviction");
+    NodeFacts { refusing: Refusing::of(&info, &HashMap::new()), ..NodeFacts::default() }
+}
+
 fn silent(facts: &mut Facts, failure: &Why, nodes: std::ops::Range<usize>) {
     facts.nodes[nodes].iter_mut().for_each(|node| node.told = Err(failure.clone()));
 }
@@ -68,7 +78,7 @@ fn each_reason_has_its_state_and_its_advice() {
     let noperm = Why::answered("NOPERM", "this user …");
     let late = Why::late();
     let slots = NodeFacts { guarded_slots: 2, ..NodeFacts::default() };
-    let cases: [(&str, Facts, State, &str, &str); 17] = [
+    let cases: [(&str, Facts, State, &str, &str); 19] = [
         (
             "slots came without their locks",
             but(idle(), |facts| facts.nodes[0].told = Ok(slots.clone())),
@@ -166,6 +176,23 @@ fn each_reason_has_its_state_and_its_advice() {
             State::Guarded,
             "k is held by web-1 for 1m 30s: 2 of 5 nodes grant",
             "Wait 20s",
+        ),
+        (
+            "full memory, and a guard",
+            but(idle(), |facts| {
+                guarded(facts, &[(0, 50_000)]);
+                facts.nodes[1..4].iter_mut().for_each(|node| node.told = Ok(full()));
+            }),
+            State::Refusing,
+            "k: 1 of 5 nodes grant, and 3 are needed",
+            "On n2, n3, n4: raise maxmemory",
+        ),
+        (
+            "full memory of one node",
+            but(idle(), |facts| facts.nodes[1].told = Ok(full())),
+            State::Free,
+            "k is free",
+            "Take it",
         ),
         (
             "an ACL",
