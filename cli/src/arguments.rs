@@ -101,7 +101,8 @@ pub enum Command {
         limit: u16,
     },
     /// Find holders that wait for each other. Exit status: 0, there are none; 1, there are some; 2, it cannot be known,
-    /// because holders or waiters send no holder id, or too many nodes do not answer or are guarded
+    /// because holders or waiters send no holder id, or too many nodes do not answer or are guarded; 196, fewer than a
+    /// majority answer
     Deadlocks,
     /// List the locks that are held
     Ls {

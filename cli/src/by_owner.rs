@@ -10,17 +10,16 @@ use nix::unistd::Pid;
 use palisade_client::by_owner::{Granted, Take, Wanted, reliable};
 use palisade_client::{Error, ErrorKind};
 use serde::Serialize;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::arguments::{Acquire, Extend, Owner, TakeArgs};
 use crate::clock;
 use crate::exit::{End, Failure, LOST, USAGE};
 use crate::holder::{HolderId, note_of};
-use crate::lock_view::LockView;
 use crate::nodes::Nodes;
 use crate::show::{json, print, printable};
 use crate::signals::Signals;
-use crate::taking::{Patience, conflict, connect, connect_in, not_in_time, taken_line};
+use crate::taking::{Patience, conflict, connect, connect_in, not_in_time, saying_for_what, seen_holder, taken_line};
 
 /// The JSON output of `palisade acquire` and `extend`.
 #[derive(Serialize)]
@@ -69,7 +68,8 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
             None => connect(nodes.client()).await?,
         }
         let came = clock::since_boot();
-        let granted = nodes.client().by_owner().take(take).await?;
+        let locks = nodes.client().by_owner();
+        let granted = saying_for_what(nodes, asked.key.as_bytes(), locks.take(take)).await?;
         Ok(granted.map(|granted| (came, granted)))
     };
     let taken: Result<_, Error> = tokio::select! {
@@ -170,17 +170,9 @@ fn lease_left_ms(granted: Duration, ttl: Duration) -> u64 {
 
 /// Returns the failure when another owner has the lock. Asks the nodes for the holder, at most until `over`.
 async fn refused(nodes: &Nodes, acquire: &Acquire, over: Option<Instant>) -> Failure {
-    let nodes = nodes.of_client();
-    let look = LockView::ask(&nodes, acquire.asked.key.as_bytes());
-    let looked = match over {
-        Some(over) => timeout_at(over, look).await.ok(),
-        None => Some(look.await),
-    };
-    let holder = match looked {
-        Some((view, _)) => view.filter(|view| view.first.is_held).map(|view| view.holder_line()),
-        // A node does not answer in time, so it is unknown whether others hold the lock or wait for it.
-        None => Some("held or wanted by others".to_owned()),
-    };
+    // If a node does not answer in time, it is unknown whether others hold the lock or wait for it.
+    let others = || Some("held or wanted by others".to_owned());
+    let holder = seen_holder(nodes, acquire.asked.key.as_bytes(), over).await.unwrap_or_else(others);
     match acquire.wait {
         Some(limit) => not_in_time(&acquire.asked, limit, holder),
         None => conflict(&acquire.asked, holder),

@@ -15,7 +15,7 @@ use crate::holder::{self, HolderId, note};
 use crate::nodes::Nodes;
 use crate::show::{json_line, out, print_message, printable};
 use crate::signals::Signals;
-use crate::taking::{connect, connect_in, options};
+use crate::taking::{connect, connect_in, options, saying_for_what};
 
 /// The pause before the next campaign after one that failed for a temporary reason.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
         let leadership = tokio::select! {
             biased;
             signal = signals.end() => return Ok(End::Signal(signal)),
-            leadership = campaign(nodes, &election, &value) => {
+            leadership = campaign(nodes, elect.name.as_bytes(), &election, &value) => {
                 leadership.map_err(|error| nodes.failed(error).about(elect.name.as_bytes()))?
             }
         };
@@ -71,10 +71,10 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
 }
 
 /// Waits until this process leads, however long nodes are unavailable.
-async fn campaign(nodes: &Nodes, election: &Election, value: &[u8]) -> Result<Leadership, Error> {
+async fn campaign(nodes: &Nodes, name: &[u8], election: &Election, value: &[u8]) -> Result<Leadership, Error> {
     loop {
         connect_in(nodes, None).await?;
-        match election.campaign(value).await {
+        match saying_for_what(nodes, name, election.campaign(value)).await {
             Err(error) if !error.is_lasting() => {
                 print_message(&format!("{}; it campaigns again", nodes.failed(error).text))
             }

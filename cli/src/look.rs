@@ -6,6 +6,7 @@ use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use palisade_client::Why;
 use palisade_client::direct::ServerLink;
 use palisade_quorum::{HoldStatus, known};
+use redis::Value;
 
 use crate::exit::{End, Failure, NO_QUORUM};
 use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all, unsure};
@@ -95,8 +96,11 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
 ///
 /// Too few nodes can be asked. If only some masters of clusters cannot be asked, the locks of the others are printed all the same.
 pub async fn list(nodes: &Nodes, pattern: &[u8], limit: usize, as_json: bool) -> Result<End, Failure> {
-    let Listed { views, more, is_whole } = locks(nodes, pattern, limit, None).await?;
+    let Listed { views, more, unsure, is_whole } = locks(nodes, pattern, limit, None).await?;
     print(as_json, &views, || rows(&views, nodes))?;
+    if !unsure.is_empty() && is_whole.is_ok() {
+        print_message(&unsure);
+    }
     if more > 0 {
         print_message(&format!("{more} more: say --limit {}", limit + more));
     }
@@ -135,6 +139,8 @@ pub struct Listed {
     pub views: Vec<LockView>,
     /// The number of locks found beyond those in `views`.
     pub more: usize,
+    /// The servers that may have more locks, and why; empty if there are none.
+    pub unsure: String,
     /// An error if some masters of clusters could not be asked, so that their locks may be missing.
     pub is_whole: Result<(), Failure>,
 }
@@ -152,6 +158,9 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
     let scanned = scanned.await;
     nodes.need_majority(&scanned)?;
     let is_whole = nodes.need_whole_majority(&scanned);
+    let guard = |(link, _): &(ServerLink, _)| Reply { value: Value::Nil, guard: link.guard() };
+    let empty: Vec<_> = scanned.iter().map(|said| said.as_ref().map(guard)).collect();
+    let unsure = line(unsure(None, &empty), nodes.len());
     let keys: BTreeSet<&Vec<u8>> = answers(&scanned).flat_map(|(_, keys)| keys).collect();
     let more = keys.len().saturating_sub(limit);
     let keys: Vec<&[u8]> = keys.into_iter().take(limit).map(Vec::as_slice).collect();
@@ -168,7 +177,7 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
         }
         views.extend(batch.iter().zip(told).filter_map(|(key, said)| LockView::from_answers(nodes, key, &said)));
     }
-    Ok(Listed { views, more, is_whole })
+    Ok(Listed { views, more, unsure, is_whole })
 }
 
 /// Returns the names of a node's locks.

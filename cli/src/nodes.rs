@@ -360,6 +360,15 @@ impl<T> ServerAnswer<T> {
         Self { number: server.number, server: server.name().to_owned(), said }
     }
 
+    /// Returns the answer with a reference to its value.
+    pub fn as_ref(&self) -> ServerAnswer<&T> {
+        ServerAnswer {
+            number: self.number,
+            server: self.server.clone(),
+            said: self.said.as_ref().map_err(Clone::clone),
+        }
+    }
+
     /// Applies `change` to the answer.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> ServerAnswer<U> {
         ServerAnswer { number: self.number, server: self.server, said: self.said.map(change) }

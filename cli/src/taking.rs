@@ -8,13 +8,14 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use palisade_client::{Client, Error, ErrorKind, Guard, Options, Released};
 use rand::RngExt;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout_at};
 
 use crate::arguments::{Take, TakeArgs};
 use crate::exit::{CONFLICT, Failure, TIMED_OUT};
 use crate::holder::{HolderId, note};
-use crate::lock_view::{self, LockView};
-use crate::nodes::Nodes;
+use crate::lock_view::{LockView, note_of, question_of_all, unsure};
+use crate::node_failure::line;
+use crate::nodes::{Nodes, answers};
 use crate::show::{print_message, printable, time};
 use crate::signals::Signals;
 
@@ -109,7 +110,9 @@ pub async fn take(
         if let Some(left) = connect_in(nodes, limit).await? {
             options = options.wait(left);
         }
-        in_mode(client, asked, &options, true).await
+        let waiting = in_mode(client, asked, &options, true);
+        // At a terminal, the progress says it.
+        if stderr().is_terminal() { waiting.await } else { saying_for_what(nodes, key, waiting).await }
     };
     let result = tokio::select! {
         biased;
@@ -120,10 +123,12 @@ pub async fn take(
     match result {
         Ok(held) => Ok(Taken::Held(held)),
         Err(error) => {
-            if let Some(over) = patience.over(began) {
+            let over = patience.over(began);
+            let failure = refused(nodes, asked, patience, error, over).await;
+            if let Some(over) = over {
                 nodes.given_back_by(over).await;
             }
-            Err(refused(nodes, asked, patience, error))
+            Err(failure)
         }
     }
 }
@@ -190,6 +195,34 @@ pub async fn connect_in(nodes: &Nodes, limit: Option<Duration>) -> Result<Option
     Ok(limit.map(|limit| limit.saturating_sub(began.elapsed())))
 }
 
+/// Awaits the lock `key`, or the leadership of that name. If that takes longer, says once for which guarded nodes it waits.
+pub async fn saying_for_what<T>(nodes: &Nodes, key: &[u8], granted: impl Future<Output = T>) -> T {
+    let saying = async {
+        sleep(LOOK).await;
+        if let Some(text) = too_few_grant(&nodes.of_client(), key).await {
+            print_message(&format!("waits for nodes: {text}"));
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        granted = granted => granted,
+        never = saying => never,
+    }
+}
+
+/// Returns how many nodes would grant the lock `key`, and the failures of the others, if too few would and some of them are
+/// guarded.
+pub async fn too_few_grant(nodes: &Nodes, key: &[u8]) -> Option<String> {
+    let said = nodes.ask_about(key, &question_of_all(key)).await;
+    let failures = unsure(None, &said);
+    let (count, majority) = (nodes.len(), nodes.majority());
+    let granting = count - failures.len();
+    let is_guarded = answers(&said).any(|reply| reply.guard.is_some());
+    (is_guarded && granting < majority)
+        .then(|| format!("{granting} of {count} nodes grant, and {majority} are needed: {}", line(failures, count)))
+}
+
 /// Takes the lock in the requested mode; waits for it if `waits`.
 async fn in_mode(client: &Client, asked: &TakeArgs, options: &Options, waits: bool) -> Result<Held, Error> {
     let key = asked.key.as_bytes();
@@ -236,11 +269,14 @@ async fn progress(nodes: &Nodes, key: &[u8], began: Instant) {
     loop {
         let nodes = nodes.of_client();
         let (view, _) = LockView::ask(&nodes, key).await;
-        let state = view.map_or("free, or not to be had now".to_owned(), |view| {
-            let others = view.waiters.saturating_sub(1);
-            let others = if others > 0 { format!(", {others} more waiting") } else { String::new() };
-            format!("{}{others}", view.state_line(nodes.len()))
-        });
+        let state = match view {
+            Some(view) => {
+                let others = view.waiters.saturating_sub(1);
+                let others = if others > 0 { format!(", {others} more waiting") } else { String::new() };
+                format!("{}{others}", view.state_line(nodes.len()))
+            }
+            None => too_few_grant(&nodes, key).await.unwrap_or_else(|| "free, or not to be had now".to_owned()),
+        };
         let waited = time(began.elapsed().as_millis() as u64);
         let line = format!("palisade: waiting for {} since {waited}: {state}", printable(key));
         let columns = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
@@ -259,18 +295,35 @@ impl Drop for Cleared {
     }
 }
 
-/// Returns the failure for a refusal, with this program's text.
-fn refused(nodes: &Nodes, asked: &TakeArgs, patience: Patience, error: Error) -> Failure {
-    let holder = error.holder().map(|holder| {
-        let (note, _) = lock_view::note_of(holder.note.as_bytes());
+/// Returns the failure for a refusal, with this program's text. Asks the nodes for the holder, at most until `over`.
+async fn refused(nodes: &Nodes, asked: &TakeArgs, patience: Patience, error: Error, over: Option<Instant>) -> Failure {
+    let key = asked.key.as_bytes();
+    // The error names the holder on one node, which may be left over there.
+    let on_one = error.holder().map(|holder| {
+        let (note, _) = note_of(holder.note.as_bytes());
         let note = if note.is_empty() { "somebody without a note".into() } else { printable(note.as_bytes()) };
         format!("held by {note} for {}", time(holder.held_for.as_millis() as u64))
     });
+    let holder = async || seen_holder(nodes, key, over).await.unwrap_or(on_one);
     match (error.kind(), error.in_the_way(), patience) {
-        (ErrorKind::Contended, ..) => conflict(asked, holder),
-        (ErrorKind::TimedOut, Some(ErrorKind::Contended), Patience::Until(limit)) => not_in_time(asked, limit, holder),
-        _ => nodes.failed(error).about(asked.key.as_bytes()),
+        (ErrorKind::Contended, ..) => conflict(asked, holder().await),
+        (ErrorKind::TimedOut, Some(ErrorKind::Contended), Patience::Until(limit)) => {
+            not_in_time(asked, limit, holder().await)
+        }
+        _ => nodes.failed(error).about(key),
     }
+}
+
+/// Asks the nodes who holds the lock on a majority of them; the holder is `None` if nobody does. Returns `None` if they
+/// have not answered at `over`.
+pub async fn seen_holder(nodes: &Nodes, key: &[u8], over: Option<Instant>) -> Option<Option<String>> {
+    let nodes = nodes.of_client();
+    let look = LockView::ask(&nodes, key);
+    let (view, _) = match over {
+        Some(over) => timeout_at(over, look).await.ok()?,
+        None => look.await,
+    };
+    Some(view.filter(|view| view.first.is_held).map(|view| view.holder_line()))
 }
 
 /// Returns the failure when another owner has the lock; `holder` describes it.

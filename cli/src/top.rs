@@ -135,7 +135,7 @@ impl View<'_> {
     async fn read(&mut self, most: usize) -> Result<Shown, Failure> {
         let asked = present(self.given).await;
         let now = Sample { at: Instant::now(), nodes: NodeView::all(&asked).await };
-        let Listed { views: mut found, more, is_whole } =
+        let Listed { views: mut found, more, is_whole, .. } =
             locks(&asked, self.pattern, LOOKED_AT, Some(LOOKED_AT)).await?;
         sort(&mut found, self.sort);
         let seen = found.len();

@@ -7,12 +7,12 @@ use futures_util::stream::{SelectAll, StreamExt};
 use palisade_client::Holder;
 use serde::Serialize;
 
-use crate::exit::{End, Failure};
-use crate::lock_view::note_of;
+use crate::exit::{End, Failure, USAGE};
+use crate::lock_view::{note_of, question_of_all};
 use crate::nodes::Nodes;
-use crate::show::{json_line, out, printable};
+use crate::show::{json_line, out, print_message, printable};
 use crate::signals::Signals;
-use crate::taking::connect;
+use crate::taking::{connect, too_few_grant};
 
 /// The JSON output for programs; only the key if its lock is free.
 #[derive(Serialize)]
@@ -37,6 +37,15 @@ pub async fn run(nodes: &Nodes, keys: &[OsString], as_json: bool) -> Result<End,
     let mut changes = SelectAll::new();
     for key in keys {
         let key = key.as_bytes().to_vec();
+        let of_nodes = nodes.of_client();
+        let waits_for = match of_nodes.need_majority(&of_nodes.ask_about(&key, &question_of_all(&key)).await) {
+            Err(failure) if failure.code == USAGE => return Err(failure.about(&key)),
+            Err(failure) => Some(failure.text),
+            Ok(()) => too_few_grant(&of_nodes, &key).await,
+        };
+        if let Some(text) = waits_for {
+            print_message(&format!("waits for nodes: {text}"));
+        }
         changes.push(nodes.client().watch(&key)?.map(move |holder| (key.clone(), holder)));
     }
     loop {

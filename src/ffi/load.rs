@@ -9,6 +9,7 @@ use std::ffi::c_int;
 use super::api::{api, raw};
 use super::context::{self, Context};
 use super::log::warn;
+use super::server_info::server_version;
 use super::string::string_bytes;
 use super::{boundary, command, config};
 
@@ -111,12 +112,7 @@ pub unsafe fn on_load<M: Module>(
 }
 
 fn load<M: Module>(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
-    // SAFETY: reads a pointer that the server filled in, or did not.
-    let version = unsafe { raw::RedisModule_GetServerVersion }.map_or(0, |version| {
-        // SAFETY: takes nothing.
-        unsafe { version() }
-    });
-    if let Some(why) = too_old(version) {
+    if let Some(why) = too_old(server_version()) {
         return Err(why);
     }
     context::read_server_facts(ctx);
@@ -132,8 +128,7 @@ fn load<M: Module>(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> 
     M::begin(ctx)
 }
 
-/// Returns why a server of this version is refused, or `None` if it is not. Servers before 6.0.9 do not say their
-/// version: it is 0.
+/// Returns why a server of this version is refused, or `None` if it is not.
 fn too_old(version: c_int) -> Option<String> {
     let told = match version {
         0 => "an older version".to_owned(),

@@ -55,6 +55,7 @@ pub use load::{EntryArguments, EntryContext, Module, on_load};
 pub use log::{notice, warn};
 pub use main_thread::MainThread;
 pub use reply::Reply;
+pub use server_info::server_version;
 pub use slots::{Progress, SlotEvents};
 pub use string::KeyName;
 pub use timers::{TimerId, in_next_pass};

@@ -6,6 +6,15 @@ use super::api::{api, raw};
 use super::call::CallReply;
 use super::context::Context;
 
+/// Returns the server's version as `0x00MMmmpp`: major, minor, patch. Servers before 6.0.9 do not say it: 0.
+pub fn server_version() -> c_int {
+    // SAFETY: reads a pointer that the server filled in, or did not.
+    unsafe { raw::RedisModule_GetServerVersion }.map_or(0, |version| {
+        // SAFETY: takes nothing.
+        unsafe { version() }
+    })
+}
+
 impl Context<'_> {
     /// Returns the value of the server's configuration parameter `name`, if it has one and reveals it.
     pub fn parameter(self, name: &CStr) -> Option<String> {

@@ -98,7 +98,7 @@ struct Reading {
 }
 
 async fn read_locks(nodes: &Nodes) -> Result<Reading, Failure> {
-    let Listed { views, more, is_whole } = locks(nodes, b"*", LOOKED_AT, Some(LOOKED_AT)).await?;
+    let Listed { views, more, is_whole, .. } = locks(nodes, b"*", LOOKED_AT, Some(LOOKED_AT)).await?;
     let waited: Vec<&LockView> = views.iter().filter(|view| view.waiters > 0).collect();
     let has_more = more > 0 || waited.len() > WAITED_FOR;
     let connected = nodes.of_each(async |link| Ok(link)).await;

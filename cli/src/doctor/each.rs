@@ -20,6 +20,9 @@ const TOLD_NOTHING_MS: u64 = 86_400_000;
 /// milliseconds. Its guard must not end earlier, so `lock.max-ttl` must be at least as long (docs/operations.md).
 const COMES_BACK_MS: u64 = 20_000;
 
+/// The major version of Redis from which I/O threads may send an answer before the command is in the AOF.
+const REDIS_ANSWERS_EARLY: u32 = 8;
+
 /// Checks one server by its settings and its state.
 pub fn check(patient: &Patient) -> Vec<Finding> {
     let view = &patient.view;
@@ -179,15 +182,21 @@ fn replica(patient: &Patient, found: &mut Findings<'_>) {
 /// Checks that the server remembers its grants after a restart, or is guarded.
 fn memory(patient: &Patient, found: &mut Findings<'_>) {
     let is = |name, value| patient.setting(name) == value;
-    let every_grant_is_on_disk =
-        is("appendonly", "yes") && is("appendfsync", "always") && is("no-appendfsync-on-rewrite", "no");
+    let is_synced = is("appendonly", "yes") && is("appendfsync", "always") && is("no-appendfsync-on-rewrite", "no");
+    let info = &patient.view.info;
+    let major = info.word("redis_version").split('.').next().and_then(|major| major.parse().ok());
+    let answers_early =
+        info.word("valkey_version").is_empty() && major >= Some(REDIS_ANSWERS_EARLY) && !is("io-threads", "1");
     if is("lock.restart-guard", "never") {
         let text = "lock.restart-guard is never: after a crash it may grant what is held";
         found.add(Fail, text, "CONFIG SET lock.restart-guard auto, and in redis.conf");
     } else if is("lock.state-file", "") {
         let text = "it has no state file: it is guarded at every start, and its tokens rely on the wall clock between two incarnations";
         found.add(Change, text, "leave lock.state-file to its default");
-    } else if !every_grant_is_on_disk && patient.part == Part::Alone {
+    } else if is_synced && answers_early {
+        let text = "io-threads is above 1: Redis 8 answers before the AOF is written, so after a crash it is guarded";
+        found.add(Change, text, "io-threads 1 in redis.conf, and restart it");
+    } else if !is_synced && patient.part == Part::Alone {
         let guarded = time(patient.view.max_ttl_ms);
         let text = format!("after a crash it grants nothing for {guarded}: not every grant is on its disk");
         found.add(Note, text, "appendonly yes and appendfsync always, if it should serve again at once");
@@ -216,6 +225,7 @@ mod tests {
         let settings = [
             ("appendonly", "yes"),
             ("appendfsync", "always"),
+            ("io-threads", "1"),
             ("no-appendfsync-on-rewrite", "no"),
             ("maxmemory", "0"),
             ("maxmemory-policy", "noeviction"),
@@ -288,7 +298,7 @@ mod tests {
 
     #[test]
     fn each_fault_is_found_and_nothing_else() {
-        let cases: [(&str, fn(&mut Patient), Level); 13] = [
+        let cases: [(&str, fn(&mut Patient), Level); 15] = [
             ("serves", |_| {}, Ok),
             ("cannot be asked: down", |p| p.view.error = Some(Why::Unreachable("down".to_owned())), Change),
             ("it is a replica", |p| p.view.role = "replica".to_owned(), Fail),
@@ -301,6 +311,8 @@ mod tests {
                 },
                 Fail,
             ),
+            ("io-threads is above 1", |p| (set(p, "io-threads", "2"), inform(p, "redis_version:8.2.1")).0, Change),
+            ("serves", |p| (set(p, "io-threads", "2"), inform(p, "redis_version:8.1\nvalkey_version:8.1")).0, Ok),
             ("its round trip is 30.00ms", |p| p.view.round_trip_us = 30_000, Change),
             ("does not tell its settings", |p| p.settings = None, Note),
             ("restart-guard is never", |p| set(p, "lock.restart-guard", "never"), Fail),

@@ -40,8 +40,9 @@ pub async fn run(
     let replicas =
         join_all(masters.iter().zip(&servers).flat_map(|(master, server)| standing_by(master, server))).await;
     let (replicas, standing): (Vec<_>, Vec<_>) = replicas.into_iter().unzip();
-    let mut findings = set::check(nodes.len(), &masters, &replicas);
-    findings.extend(members::check(nodes.len(), &Survey::of(nodes).await));
+    let survey = Survey::of(nodes).await;
+    let mut findings = set::check(nodes.len(), &survey.latest, &masters, &replicas);
+    findings.extend(members::check(nodes.len(), &survey));
     for node in &nodes.list {
         findings.extend(of_places(node, &masters, &replicas).await);
     }

@@ -11,10 +11,11 @@ use crate::node_view::{Info, NodeView};
 use crate::nodes::Node;
 
 /// The server's settings that `doctor` checks.
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 12] = [
     "appendonly",
     "appendfsync",
     "no-appendfsync-on-rewrite",
+    "io-threads",
     "maxmemory",
     "maxmemory-policy",
     "timeout",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use palisade_quorum::majority;
+use palisade_quorum::{Members, majority};
 
 use super::finding::Finding;
 use super::finding::Level::{Change, Fail, Note, Ok};
@@ -22,8 +22,9 @@ const FOLLOWED_US: u64 = 365 * 86_400_000_000;
 /// The subject of findings about all nodes.
 const ALL: &str = "all nodes";
 
-/// Compares the servers of `nodes` nodes with each other: those that serve locks, and their replicas.
-pub fn check(nodes: usize, masters: &[Patient], replicas: &[Patient]) -> Vec<Finding> {
+/// Compares the servers of `nodes` nodes with each other: those that serve locks, and their replicas. If the nodes store a
+/// `set`, its members count, and no other nodes.
+pub fn check(nodes: usize, set: &Members, masters: &[Patient], replicas: &[Patient]) -> Vec<Finding> {
     let is_up = |patient: &&Patient| patient.view.error.is_none();
     let up: Vec<&Patient> = masters.iter().filter(is_up).collect();
     let all: Vec<&Patient> = masters.iter().chain(replicas).filter(is_up).collect();
@@ -31,8 +32,13 @@ pub fn check(nodes: usize, masters: &[Patient], replicas: &[Patient]) -> Vec<Fin
     let ids = duplicates(&all);
     // With a server that is given twice, fewer nodes may be down than the number of nodes says.
     let is_count_true = ids.iter().all(|finding| finding.level == Ok);
+    let is_set = set.version > 0;
+    let nodes = if is_set { set.list.len() } else { nodes };
     let mut findings: Vec<Finding> = is_count_true.then(|| count(nodes, part)).into_iter().collect();
-    findings.push(serving(nodes, masters));
+    let counts = |patient: &Patient| {
+        !is_set || set.list.iter().any(|member| member.id.is_some_and(|id| patient.view.id == format!("{id:032x}")))
+    };
+    findings.push(serving(nodes, masters, counts));
     findings.extend(ids);
     findings.extend(on_one_machine(masters));
     if all.len() > 1 {
@@ -74,21 +80,26 @@ fn count(count: usize, part: Part) -> Finding {
 }
 
 /// Checks whether a lock can be acquired now; with a cluster, whether any lock can.
-fn serving(nodes: usize, masters: &[Patient]) -> Finding {
+fn serving(nodes: usize, masters: &[Patient], counts: impl Fn(&Patient) -> bool) -> Finding {
     let majority = majority(nodes);
     let serves = |patient: &&Patient| {
         let NodeView { error, guard_ms, role, refusing, .. } = &patient.view;
-        error.is_none() && *guard_ms == 0 && role == "master" && refusing.is_none()
+        error.is_none() && *guard_ms == 0 && role == "master" && refusing.is_none() && counts(patient)
     };
     let id_of = |number: usize| {
         let of_node = || masters.iter().filter(move |patient| patient.view.number == number);
         let ids = of_node().filter(serves).map(|patient| patient.view.id.as_str());
         ids.min().filter(|_| of_node().all(|patient| serves(&patient)))
     };
-    let ids: BTreeSet<&str> = (1..=nodes).filter_map(id_of).collect();
+    let numbers: BTreeSet<usize> = masters.iter().map(|patient| patient.view.number).collect();
+    let ids: BTreeSet<&str> = numbers.into_iter().filter_map(id_of).collect();
     let text = format!("{} of {nodes} serve, and {majority} are needed", ids.len());
-    let level = if ids.len() >= majority { Ok } else { Fail };
-    Finding::new(level, ALL, text, if level == Ok { "" } else { "nobody gets a lock: see what is said of each node" })
+    let advice = match masters.iter().any(|patient| patient.part == Part::OfCluster && serves(&patient)) {
+        _ if ids.len() >= majority => return Finding::new(Ok, ALL, text, ""),
+        true => "nobody gets the locks of masters that do not serve: see what is said of each server",
+        false => "nobody gets a lock: see what is said of each node",
+    };
+    Finding::new(Fail, ALL, text, advice)
 }
 
 fn duplicates(up: &[&Patient]) -> Vec<Finding> {
@@ -219,6 +230,7 @@ mod tests {
     use crate::node_view::Info;
     use crate::refusing::Refusing;
     use palisade_client::Why;
+    use palisade_quorum::Member;
     use std::collections::HashMap;
 
     fn a_replica() -> Option<Refusing> {
@@ -251,7 +263,7 @@ mod tests {
             (masters, replicas)
         };
         let worst = |masters: &[Patient], replicas: &[Patient]| {
-            check(1, masters, replicas).into_iter().max_by_key(|finding| finding.level).unwrap()
+            check(1, &Members::default(), masters, replicas).into_iter().max_by_key(|finding| finding.level).unwrap()
         };
         let (mut masters, mut replicas) = cluster();
         replicas[0].view.clock_us += 10_000_000;
@@ -262,8 +274,12 @@ mod tests {
         replicas[0].view.max_ttl_ms = 1;
         assert!(worst(&masters, &replicas).found.contains("max-ttl differs"));
         masters[1].view.guard_ms = 5;
-        let findings = check(1, &masters, &cluster().1);
-        assert!(findings.iter().any(|finding| finding.level == Fail && finding.found.contains("0 of 1 serve")));
+        let findings = check(1, &Members::default(), &masters, &cluster().1);
+        let served = findings.iter().find(|finding| finding.found.contains("0 of 1 serve")).unwrap();
+        assert!(
+            served.level == Fail && served.advice.starts_with("nobody gets the locks of masters that"),
+            "{served:?}"
+        );
     }
 
     #[test]
@@ -314,7 +330,20 @@ mod tests {
         for (text, count, change, level) in cases {
             let mut patients = healthy(count);
             change(&mut patients);
-            assert_worst(&check(count, &patients, &[]), text, level);
+            assert_worst(&check(count, &Members::default(), &patients, &[]), text, level);
+        }
+    }
+
+    /// A set of four members. One lost its disk, so its id is another one, and one is not in the list.
+    #[test]
+    fn members_of_the_set_count_and_no_other_nodes() {
+        let mut patients = healthy(3);
+        patients[2].view.id = "f".repeat(32);
+        let member = |id| Member { id: Some(id), address: String::new() };
+        let set = Members { version: 2, list: (1..=4).map(member).collect() };
+        let texts: Vec<String> = check(3, &set, &patients, &[]).into_iter().map(|finding| finding.found).collect();
+        for text in ["there are 4, ", "2 of 4 serve, and 3 are needed"] {
+            assert!(texts.iter().any(|found| found.contains(text)), "{texts:?}");
         }
     }
 
@@ -322,7 +351,7 @@ mod tests {
     fn of_a_server_that_is_given_twice_it_does_not_say_how_many_may_be_down() {
         let mut patients = healthy(3);
         patients[1].view.id = patients[0].view.id.clone();
-        let found = check(3, &patients, &[]);
+        let found = check(3, &Members::default(), &patients, &[]);
         assert!(found.iter().all(|finding| !finding.found.contains("may be down")), "{found:?}");
     }
 }

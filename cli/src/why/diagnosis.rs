@@ -1,7 +1,6 @@
 //! The diagnosis why nobody gets a lock: from the nodes' answers to findings, and one sentence that says what to do. No
 //! node is asked here.
 
-use palisade_client::Why;
 use palisade_quorum::{HoldStatus, known};
 use serde::Serialize;
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 
-use crate::fixture::{Nodes, PALISADE, Running, apart, run};
+use crate::fixture::{Nodes, PALISADE, Running, apart, palisade_at, run};
 use crate::harness::{Client, Setup, int, null, wait_until};
 
 /// Starts an agent of these nodes that listens on this socket.
@@ -44,6 +44,21 @@ fn it_ends_by_a_signal_and_takes_its_socket_along() {
     assert!(ended.err().starts_with("palisade: agent of 3 nodes listens on unix:///"), "{ended:?}");
     assert!(!socket.exists());
     assert_eq!(nodes.holding("k"), 3, "locks are left to their leases");
+}
+
+/// An agent is no node: it would be checked as one, and what it lacks would be called a fault.
+#[test]
+fn an_agents_address_is_not_taken_for_a_nodes() {
+    let nodes = Nodes::start(3);
+    let socket = socket(&nodes);
+    let agent = agent(&nodes, "", &socket);
+    for line in ["doctor", "why k", "ls", "nodes", "try k"] {
+        let ended = run(palisade_at(&format!("unix://{}", socket.display()), line));
+        assert_ne!(ended.code(), Some(0), "{line}: {ended:?}");
+        assert!(ended.all().contains("no node is there, but an agent"), "{line}: {ended:?}");
+        assert!(!ended.all().contains("state file"), "{line}: {ended:?}");
+    }
+    drop(agent);
 }
 
 /// SIGHUP neither ends an agent nor changes its list: the agent reports the nodes that it works with.

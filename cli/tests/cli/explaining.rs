@@ -52,6 +52,10 @@ fn nobody_has_a_majority() {
     for (server, owner) in nodes.servers.iter().zip(["a", "b"]) {
         server.client().say(&format!("LOCK.ACQUIRE k {owner} 50000 NOTE web-{owner}"));
     }
+    for line in ["try k", "lock --wait 100ms k"] {
+        let ended = run(nodes.palisade(line));
+        assert!(ended.err().contains("wanted by several at once"), "nobody holds it: {line}: {ended:?}");
+    }
     let said = json(&nodes, "why k");
     assert_eq!(said["state"], "split", "{said}");
     let mut partly = found(&said, "partly");

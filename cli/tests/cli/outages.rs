@@ -61,6 +61,21 @@ fn a_majority_that_is_away_at_the_start_is_waited_for() {
     }
 }
 
+/// A guarded majority is waited for, and named: without a word, a service would seem to hang.
+#[test]
+fn a_guarded_majority_is_named() {
+    let nodes = Nodes::start(3);
+    nodes.say("LOCK.GUARD ARM 50000");
+    let lines = ["exec a -- true", "lock c", "acquire --wait 1h d --owner me", "elect e -- true", "watch f"];
+    let mut waiting: Vec<Running> = lines.iter().map(|line| Running::start(nodes.palisade(line))).collect();
+    for (line, running) in lines.iter().zip(&mut waiting) {
+        let said = says(running).next().unwrap_or_default();
+        let expected = "palisade: waits for nodes: 0 of 3 nodes grant, and 2 are needed: ";
+        assert!(said.starts_with(expected) && said.contains("guarded for "), "{line}: {said}");
+    }
+    waiting.into_iter().for_each(Running::terminate);
+}
+
 /// The program waits for the nodes until its limit, and then names those that do not answer.
 #[test]
 fn they_are_waited_for_as_long_as_was_said() {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::fixture::{Nodes, Running};
+use crate::fixture::{Nodes, Running, run};
 use crate::harness::wait_until;
 
 #[test]
@@ -36,4 +36,12 @@ fn several_locks_each_change() {
         running.terminate();
     }
     nodes.wait_idle();
+}
+
+/// What the nodes refuse for good is an error, as for every command.
+#[test]
+fn a_key_that_is_no_lock() {
+    let nodes = Nodes::start(3);
+    nodes.say("SET plain 1");
+    run(nodes.palisade("watch free plain")).assert_refused(193, "WRONGTYPE");
 }

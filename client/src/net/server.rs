@@ -99,6 +99,7 @@ impl Server {
         let mut link = self.reach().await?;
         // A server without the module would answer other commands too, and have no locks.
         link.node = link.send(&cmd("LOCK.NODE")).await.unwrap_or_else(|| Err(Why::late()))?;
+        wire::ensure_no_agent(&link.node)?;
         Ok(link)
     }
 }

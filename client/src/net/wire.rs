@@ -245,6 +245,14 @@ pub fn node_id(value: &Value) -> Option<NodeId> {
     u128::from_str_radix(&text(value, "id")?, 16).ok().map(NodeId)
 }
 
+/// Refuses an agent, by its reply of LOCK.NODE: it has nodes of its own, and is none.
+///
+/// # Errors
+/// `Stranger`: the reply is that of an agent.
+pub fn ensure_no_agent(node: &Value) -> Result<(), Why> {
+    field(node, "majority").map_or(Ok(()), |_| Err(Why::Stranger("an agent".to_owned())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

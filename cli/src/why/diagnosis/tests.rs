@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use jiff::tz::TimeZone;
+use palisade_client::Why;
 
 use super::*;
 use crate::lock_log::Event;

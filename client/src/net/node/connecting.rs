@@ -110,6 +110,7 @@ impl Node {
         let node = connection.send_packed_command(&redis::cmd("LOCK.NODE")).await;
         let node = Why::or_value(node).map_err(|why| why.of_node().before_asked())?;
         let took = asked.elapsed();
+        wire::ensure_no_agent(&node)?;
         let id = wire::node_id(&node).ok_or_else(|| Why::Unfit("its LOCK.NODE has no id".to_owned()))?;
         let protocol = wire::number(&node, "protocol").unwrap_or(0);
         if protocol != PROTOCOL {
