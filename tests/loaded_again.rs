@@ -41,3 +41,11 @@ fn a_load_that_the_server_undid_leaves_nothing_behind() {
     assert!(log.contains("another server uses the state file"), "{log}");
     assert_eq!(client.say("LOCK.RELEASE k me"), int(0));
 }
+
+/// A server whose configuration names the module twice does not start. CONFIG REWRITE writes it into the file beside the
+/// command line.
+#[test]
+fn a_module_that_is_named_twice_says_so() {
+    let log = Setup::new().option("loadmodule", module().to_str().unwrap()).refused();
+    assert!(log.contains("it is loaded already. Name it once"), "{log}");
+}

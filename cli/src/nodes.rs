@@ -180,8 +180,12 @@ impl Nodes {
         let connect = async |server: Server| {
             let link = server.connect().await?;
             let expected = self.list.iter().find(|node| node.number == server.number).and_then(|node| node.id);
-            let is_it = expected.is_none() || link.id() == expected;
-            if is_it { Ok(link) } else { Err(Why::Unfit(ANOTHER_SERVER.to_owned())) }
+            match () {
+                () if expected.is_some() && link.id() != expected => Err(Why::Unfit(ANOTHER_SERVER.to_owned())),
+                // It would show its master's grants once more.
+                () if !link.is_master() => Err(Why::answered("READONLY", "it is a replica, and grants nothing")),
+                () => Ok(link),
+            }
         };
         let open = join_all(servers.into_iter().map(|said| said.and_then(connect))).await;
         let id = |said: &ServerAnswer<ServerLink>| said.said.as_ref().ok().and_then(ServerLink::id);

@@ -90,6 +90,11 @@ pub unsafe fn on_load<M: Module>(
     let initialised =
         unsafe { raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION, raw::REDISMODULE_APIVER_1 as c_int) };
     if initialised != raw::REDISMODULE_OK as c_int {
+        // The servers fail for this reason alone, and most of them do not say so.
+        warn(
+            "the lock module was not loaded: it is loaded already. Name it once, in redis.conf or on the command line; \
+             CONFIG REWRITE, which Sentinels also send, writes it into redis.conf",
+        );
         return raw::REDISMODULE_ERR as c_int;
     }
     boundary::install_hook();

@@ -179,7 +179,7 @@ fn text(said: &Found) -> String {
     match (said.deadlocks.is_empty(), said.is_known, said.unnamed) {
         (false, ..) => said.deadlocks.iter().map(|circle| of_circle(circle)).collect(),
         (true, false, _) => format!(
-            "whether there is a deadlock among {} locks that are waited for cannot be known: {unnamed}\n  to do    Let their programs tell one, as docs/cli.md says; `palisade why KEY` shows who holds a lock and who waits.\n",
+            "whether there is a deadlock among {} locks that are waited for cannot be known: {unnamed}\n  to do    Let their programs tell one, as docs/cli-reference.md says; `palisade why KEY` shows who holds a lock and who waits.\n",
             said.locks
         ),
         (true, true, 0) => format!("no deadlock among {} locks that are waited for\n", said.locks),

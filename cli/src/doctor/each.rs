@@ -6,7 +6,6 @@ use super::finding::Level::{Change, Fail, Note, Ok};
 use super::finding::{Finding, Findings};
 use super::patient::{Part, Patient};
 use crate::node_failure::{advice, is_silent, words};
-use crate::refusing::READONLY;
 use crate::show::time;
 
 /// The longest round trip, in microseconds: half of the time that clients give a node by default. With a longer one, a
@@ -39,8 +38,7 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
         returning_master(patient, &mut found);
     }
     guards(patient, &mut found);
-    // The role is checked above.
-    if let Some(refusing) = view.refusing.as_ref().filter(|refusing| refusing.code != READONLY) {
+    if let Some(refusing) = &view.refusing {
         found.add(Fail, &*refusing.found, refusing.advice);
     }
     if view.info.number("lock_evicted") > 0 {

@@ -233,8 +233,8 @@ mod tests {
     use palisade_quorum::Member;
     use std::collections::HashMap;
 
-    fn a_replica() -> Option<Refusing> {
-        Refusing::of(&Info::of("role:slave"), &HashMap::new())
+    fn failed() -> Option<Refusing> {
+        Refusing::of(&Info::of("lock_poisoned:1"), &HashMap::new())
     }
 
     fn healthy(count: usize) -> Vec<Patient> {
@@ -323,7 +323,7 @@ mod tests {
             ),
             ("too far ahead to be followed", 3, |p| p[1].view.token_floor = FOLLOWED_US + 2_000_000, Fail),
             ("1 of 3 serve, and 2 are needed", 3, |p| (0..2).for_each(|n| p[n].view.guard_ms = 5), Fail),
-            ("1 of 3 serve, and 2 are needed", 3, |p| (0..2).for_each(|n| p[n].view.refusing = a_replica()), Fail),
+            ("1 of 3 serve, and 2 are needed", 3, |p| (0..2).for_each(|n| p[n].view.refusing = failed()), Fail),
             ("2 of 3 serve", 3, |p| p[0].view.error = Some(Why::late()), Ok),
             ("they fail together", 3, |p| p.iter_mut().for_each(|p| p.view.node = "a:1".to_owned()), Note),
         ];

@@ -121,7 +121,7 @@ fn a_replica_in_the_list() {
     let nodes = Nodes::start(2);
     nodes.servers[1].client().say("REPLICAOF 127.0.0.1 1");
     let said = json(&nodes, "why k");
-    assert_eq!(said["state"], "refusing", "{said}");
+    assert_eq!(said["state"], "unreachable", "{said}");
     assert!(found(&said, "node")[0].contains("it is a replica, and grants nothing"), "{said}");
     assert!(said["advice"].as_str().unwrap().ends_with("give the address of a master."), "{said}");
     nodes.servers[1].client().say("LOCK.GUARD ARM 50000");

@@ -224,7 +224,7 @@ impl Change<'_> {
             return Ok(true);
         }
         let seen = self.views(Views::is_decided).await?.tokens_of(&holding.guard.lease().owner);
-        holding.add_given(&seen);
+        holding.told.add(&seen);
         Ok(holding.is(self.token))
     }
 

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::owners::ByOwner;
 use super::table::{Holding, Id, Slot};
+use super::told::Told;
 use super::views::{GrantView, Views};
 use crate::net::calls::Calls;
 use crate::net::lease::Lease;
@@ -66,7 +67,7 @@ async fn search(this: &ByOwner, id: &Id, named: Option<&Named>, checked: Checked
         let shares = |place| seen.iter().any(|(node, grant)| *node == place && grant.mode == Mode::Shared);
         held.continues_as_reader(shares).into_iter().for_each(|call| calls.make(0, call, checked.given));
     }
-    let told = views.tokens_of(&attempt);
+    let told = Told::shown(&views.tokens_of(&attempt));
     adopt(this, &lease, checked).await?;
     let holds = seen.iter().map(|(_, grant)| grant.holds).max().unwrap_or(1);
     lease.set_holds(holds);

@@ -19,6 +19,7 @@ mod shown;
 mod table;
 mod taking;
 mod telling;
+mod told;
 mod views;
 mod watches;
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify};
 
 use super::delivery::Delivery;
+use super::told::Told;
 use crate::Guard;
 
 /// Least number of slots, the states of owners, that are added before unused ones are removed again.
@@ -43,8 +44,7 @@ pub struct Slot {
 #[derive(Debug)]
 struct Former {
     attempt: Arc<[u8]>,
-    /// The tokens that the owner received.
-    told: Vec<u64>,
+    told: Told,
 }
 
 impl Slot {
@@ -69,7 +69,7 @@ impl Slot {
     /// Returns the remembered grant that the owner knows by this token.
     pub fn known_by(&self, token: u64) -> Option<Arc<[u8]>> {
         let former = self.former();
-        former.iter().find(|former| former.told.contains(&token)).map(|former| Arc::clone(&former.attempt))
+        former.iter().find(|former| former.told.has(token)).map(|former| Arc::clone(&former.attempt))
     }
 
     /// Adds the remembered tokens to the grant that was found. If the owner holds none, forgets them all.
@@ -77,7 +77,7 @@ impl Slot {
         let mut former = self.former();
         let Some(found) = found else { return former.clear() };
         let attempt = Arc::clone(&found.guard.lease().owner);
-        former.iter().filter(|former| former.attempt == attempt).for_each(|former| found.add_given(&former.told));
+        former.iter().filter(|former| former.attempt == attempt).for_each(|former| found.told.merge(&former.told));
         former.retain(|former| former.attempt != attempt);
     }
 
@@ -93,8 +93,7 @@ pub struct Holding {
     pub holds: u32,
     /// The sequence number of the lock's note.
     pub sequence: u64,
-    /// The tokens that the owner received, or may have received from another process. The token may have risen since.
-    pub told: Vec<u64>,
+    pub told: Told,
     pub keeper: Option<Keeper>,
     /// True once a request of the owner has changed the lock, or found it on the nodes. Then the lock stays even if no
     /// caller has received the grant.
@@ -114,21 +113,14 @@ impl Holding {
 
     /// Returns whether this is the grant with this token; true if no token is named.
     pub fn is(&self, token: Option<u64>) -> bool {
-        token.is_none_or(|token| self.told.contains(&token) || self.guard.token() == token)
+        token.is_none_or(|token| self.told.has(token) || self.guard.token() == token)
     }
 
     /// Records that the owner receives the current token, and returns that token.
     pub fn give_token(&mut self) -> u64 {
         let token = self.guard.token();
-        self.add_given(&[token]);
+        self.told.add(&[token]);
         token
-    }
-
-    /// Records that the owner may have received these tokens from another process.
-    pub fn add_given(&mut self, tokens: &[u64]) {
-        self.told.extend(tokens);
-        self.told.sort_unstable();
-        self.told.dedup();
     }
 }
 

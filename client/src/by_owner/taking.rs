@@ -10,6 +10,7 @@ use super::finding;
 use super::handing::{Acquired, Granted, Handed};
 use super::owners::{ByOwner, checked_owner};
 use super::table::{Holding, Id, Keeper, Slot};
+use super::told::Told;
 use crate::run::attempt::Taken;
 use crate::run::checked::Checked;
 use crate::run::give_back::GiveBack;
@@ -280,11 +281,11 @@ impl OneRequest<'_> {
         let waited = Duration::from_micros(began.us_since(self.came.at));
         let granted = Granted { token: guard.token(), waited, number: guard.number() };
         let attempt = Arc::clone(&guard.lease().owner);
-        let told = vec![granted.token];
+        let told = Told::granted(granted.token);
         if let Some(other) = &mut *held {
             // Another request of this owner, such as an EXTEND, has found this grant on the nodes.
             if other.guard.lease().owner == attempt {
-                other.add_given(&told);
+                other.told.merge(&told);
                 self.bind_if_kept(other);
                 give_back.disarm();
                 return Ok(Handed::new(granted, other.delivery_under_way()));

@@ -253,7 +253,7 @@ impl ShownGrant {
         self.ttl = self.ttl.max(held.guard.valid_for());
         // Either may be the newer one: the owner may have gone on at another process.
         self.token = self.token.max(held.guard.token());
-        self.tokens.extend(&held.told);
+        self.tokens.extend(held.told.tokens());
     }
 }
 

@@ -122,6 +122,11 @@ impl ServerLink {
         wire::node_id(&self.node)
     }
 
+    /// Returns whether the server was a master on connection.
+    pub fn is_master(&self) -> bool {
+        wire::text(&self.node, "role").as_deref() == Some("master")
+    }
+
     /// Returns the milliseconds for which the server is guarded, and the reason, as it reported on connection.
     pub fn guard(&self) -> Option<(u64, String)> {
         let guard_ms = wire::number(&self.node, "guard_ms").filter(|guard_ms| *guard_ms > 0)?;

@@ -211,7 +211,9 @@ impl At<'_> {
             self.node.ready(self.now.boot)?;
         }
         let in_key = self.held.as_deref_mut().filter(|_| !has_ended);
-        hand_over(self.key, in_key, self.node, self.now)
+        let handed_over = hand_over(self.key, in_key, self.node, self.now)?;
+        self.node.waiting.on_handed_over();
+        Ok(handed_over)
     }
 
     fn somebody_waits(&self) -> bool {

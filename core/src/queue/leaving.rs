@@ -145,10 +145,11 @@ impl Queues<'_> {
     }
 
     fn give_up(&mut self, id: WaiterId, now: BootTime) {
+        let awaits_disk = self.waiting.awaits_disk(id);
         if let Some(waiter) = self.leave(id, Ending::TimedOut, now) {
-            // A request that waits only for the disk is answered that the disk is the reason: no other requests delayed
-            // it.
-            let answer = if waiter.at_once { Answer::Refused(Refusal::NotYet) } else { Answer::TimedOut(waiter.want) };
+            // A request for a lock that only the disk keeps from being handed over is answered that the disk is the reason.
+            let is_for_disk = waiter.at_once || awaits_disk && waiter.want != Want::Turn;
+            let answer = if is_for_disk { Answer::Refused(Refusal::NotYet) } else { Answer::TimedOut(waiter.want) };
             self.waiting.timeouts_ever += u64::from(!waiter.at_once);
             self.waiting.push(id, answer);
         }
@@ -168,6 +169,7 @@ impl Queues<'_> {
     pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
         if refusal == Refusal::NotYet {
             self.waiting.not_before = now.plus_ms(RETRY_HAND_OVER_MS);
+            self.waiting.wait_for_disk(key);
             return self.waiting.wake_at(key, self.waiting.not_before);
         }
         let Some(queue) = self.waiting.queue_mut(key) else { return };

@@ -175,6 +175,8 @@ pub(crate) struct Queue {
     /// The place from which to continue to refuse requests that cannot wait until `postpone`; `None` if all were
     /// refused.
     pub(crate) not_told: Option<Place>,
+    /// The last period in which the disk kept the node from handing over this lock, as numbered in [`super::waiting::Waiting`].
+    pub(super) disk_wait: u64,
 }
 
 impl Queue {

@@ -57,6 +57,9 @@ pub struct Waiting {
     pub(super) timeouts: BTreeSet<(BootTime, WaiterId)>,
     /// The time before which the node checks no queue: at the last check it could not grant.
     pub(super) not_before: BootTime,
+    /// While the disk keeps the node from granting: the number of this period. 0 if it does not.
+    pub(super) disk_wait: u64,
+    disk_waits: u64,
     /// The load (places and bytes) of the waiting requests and of the turns that have a reservation, by user.
     pub(super) loads: Loads,
     pub(super) turns: Load,
@@ -87,6 +90,8 @@ impl Default for Waiting {
             places: BTreeMap::new(),
             timeouts: BTreeSet::new(),
             not_before: BootTime::default(),
+            disk_wait: 0,
+            disk_waits: 0,
             loads: Loads::default(),
             turns: Load::NONE,
             arrivals: 0,
@@ -103,6 +108,29 @@ impl Default for Waiting {
 }
 
 impl Waiting {
+    /// Notes that the disk keeps the node from handing over the lock `key`.
+    pub(super) fn wait_for_disk(&mut self, key: Key<'_>) {
+        if self.disk_wait == 0 {
+            self.disk_waits += 1;
+            self.disk_wait = self.disk_waits;
+        }
+        let number = self.disk_wait;
+        if let Some(queue) = self.queue_mut(key) {
+            queue.disk_wait = number;
+        }
+    }
+
+    /// Notes that the node could hand over a lock: the disk does not keep it from that.
+    pub(crate) fn on_handed_over(&mut self) {
+        self.disk_wait = 0;
+    }
+
+    /// Returns whether the disk keeps the node from handing over the lock for which the request `id` waits.
+    pub(super) fn awaits_disk(&self, id: WaiterId) -> bool {
+        let queue = || self.places.get(&id).and_then(|(db, name, _)| self.queue(Key { db: *db, name }));
+        self.disk_wait > 0 && queue().is_some_and(|queue| queue.disk_wait == self.disk_wait)
+    }
+
     /// Returns the load (places and bytes) of the waiting requests, by user.
     pub(crate) fn loads(&self) -> &Loads {
         &self.loads

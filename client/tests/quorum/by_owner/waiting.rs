@@ -131,12 +131,16 @@ impl Wake for HasResult {
 /// another request of its owner has been answered with the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_request_leaves_no_lock_though_it_was_granted() {
-    let (nodes, locks) = start(3).await;
+    let nodes = Nodes::start(3);
+    let locks = patient(&nodes.addresses()).await.by_owner();
     for is_repeated in [false, true] {
+        // The nodes answer only after the request has been polled for the first time.
+        let frozen: Vec<_> = nodes.0.iter().map(Frozen::new).collect();
         let mut taking = Box::pin(locks.take(take("me")));
         let has_result = Arc::new(HasResult::default());
         let waker = Waker::from(Arc::clone(&has_result));
         assert!(taking.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(frozen);
         until("it is granted", async || has_result.0.load(Ordering::Acquire)).await;
         if is_repeated {
             takes(&locks, again("me")).await;

@@ -180,6 +180,30 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     assert_eq!(key.settle(), [(id, Answer::Refused(Refusal::NotYet))]);
 }
 
+/// The time of a request ends while the disk alone keeps the node from handing over a free lock. The answer names the disk:
+/// "another holds it" would be untrue. Once the disk works again, others may hold it, and the answer says so.
+#[test]
+fn a_wait_that_ends_while_the_disk_fails_is_told_of_the_disk() {
+    let (mut key, [b, c]) = Key::with_queue(["b", "c"]);
+    key.node.ledger.set_file_taken(true);
+    key.release("a");
+    assert_eq!(key.settle(), []);
+    let short = key.acquire("d", 1_000, 30).unwrap().unwrap();
+    key.now += 31;
+    assert_eq!(key.settle(), [(short, Answer::Refused(Refusal::NotYet))]);
+    key.wait("e", 30, None).unwrap();
+    key.now += 31;
+    assert!(matches!(key.settle()[..], [(_, Answer::TimedOut(Want::Turn))]), "a wait for a turn asks for no lock");
+    let late = key.acquire("f", 1_000, 30).unwrap().unwrap();
+    key.node.ledger.set_file_taken(false);
+    key.now += 11;
+    assert_eq!(granted(&key.settle()), [b]);
+    key.now += 30;
+    assert!(matches!(key.settle()[..], [(told, Answer::TimedOut(_))] if told == late), "b holds it");
+    key.release("b");
+    assert_eq!(granted(&key.settle()), [c]);
+}
+
 /// A lock ends while the server lets the node grant nothing: its key is deleted. Waiting requests are served once the
 /// server allows it again, and refused if it never will.
 #[test]
