@@ -38,7 +38,7 @@ fn several_locks_each_change() {
     nodes.wait_idle();
 }
 
-/// What the nodes refuse for good is an error, as for every command.
+/// A request that the nodes refuse for good ends in an error, as for every command.
 #[test]
 fn a_key_that_is_no_lock() {
     let nodes = Nodes::start(3);
