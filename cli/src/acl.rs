@@ -6,8 +6,8 @@ use palisade_client::direct::Server;
 use redis::{FromRedisValue, cmd};
 
 use crate::exit::{End, Failure};
+use crate::info::Info;
 use crate::node_failure::{strange, words};
-use crate::node_view::Info;
 use crate::nodes::{Nodes, ServerAnswer};
 use crate::roles::Role;
 use crate::show::{out, print_message, printable};

@@ -21,6 +21,7 @@ mod gate;
 mod history;
 mod hold;
 mod holder;
+mod info;
 mod lock_log;
 mod lock_view;
 mod look;

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use palisade_client::Why;
 use palisade_client::direct::{Place, Server, ServerLink};
-use redis::{FromRedisValue, Value, cmd};
+use redis::{Value, cmd};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::arguments::{Guard, Word};
 use crate::exit::{End, Failure, NO_QUORUM, USAGE};
 use crate::fields::Fields;
+use crate::info::Info;
 use crate::look::ask;
 use crate::node_failure::{in_json, line, strange, with_remedy};
 use crate::nodes::{Nodes, ServerAnswer, failures};
@@ -63,51 +64,6 @@ pub struct NodeView {
     /// The reason why INFO is missing: a user that takes locks may lack the permission.
     #[serde(skip)]
     pub info_refused: Option<Why>,
-}
-
-/// The text of a server's INFO, from which fields are read.
-#[derive(Clone, Debug, Default)]
-pub struct Info(String);
-
-impl Info {
-    /// Returns INFO with this text.
-    pub fn of(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-
-    /// Asks a server for all of its INFO.
-    ///
-    /// # Errors
-    /// It cannot be asked, or does not allow it.
-    pub async fn ask(link: &mut ServerLink) -> Result<Self, Why> {
-        let told = link.ask(cmd("INFO").arg("everything")).await?;
-        String::from_redis_value(told).map(Self).map_err(|why| strange("INFO", why))
-    }
-
-    /// Returns a field, or an empty text.
-    pub fn word(&self, name: &str) -> &str {
-        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default()
-    }
-
-    /// Returns a numeric field, or 0.
-    pub fn number(&self, name: &str) -> u64 {
-        self.word(name).parse().unwrap_or(0)
-    }
-
-    /// Returns the addresses of a master's attached replicas.
-    pub fn replicas(&self) -> Vec<(&str, u16)> {
-        let told = |n| match self.word(&format!("slave{n}")) {
-            "" => None,
-            told => Some(told),
-        };
-        (0..).map_while(told).filter_map(place_of).collect()
-    }
-}
-
-/// Returns the address of the replica in a line of INFO: `ip=10.0.0.1,port=6379,state=online,…`.
-fn place_of(told: &str) -> Option<(&str, u16)> {
-    let field = |name: &str| told.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
-    Some((field("ip")?, field("port")?.parse().ok()?))
 }
 
 impl NodeView {

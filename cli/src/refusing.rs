@@ -6,7 +6,7 @@ use palisade_client::direct::ServerLink;
 use redis::{FromRedisValue, cmd};
 use serde::Serialize;
 
-use crate::node_view::Info;
+use crate::info::Info;
 
 /// Why a server refuses every lock, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

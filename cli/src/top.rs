@@ -259,8 +259,8 @@ impl Drop for Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::info::Info;
     use crate::lock_view::GrantView;
-    use crate::node_view::Info;
 
     #[test]
     fn locks_sort_in_each_order() {

@@ -173,7 +173,9 @@ impl World {
                 assert!(!may_have_it || others || self.is_hindered(), "{owner:?} was to wait");
             }
             Answer::TimedOut(_) => assert!(self.boot > until || taken_back, "{owner:?} was to wait until {until:?}"),
-            Answer::Refused(Refusal::NotYet) => assert!(at_once && self.boot > until),
+            Answer::Refused(Refusal::NotYet) => {
+                assert!(self.boot > until && ttl_ms.is_some(), "{owner:?} was to wait until {until:?}")
+            }
             Answer::Refused(Refusal::Poisoned) => assert!(self.was_poisoned),
             // Nobody can be granted the lock any more, so the reservations have ended too.
             Answer::Refused(Refusal::TokensExhausted) => self.oracle.nobody_is_told(place),

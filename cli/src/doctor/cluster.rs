@@ -124,7 +124,8 @@ mod tests {
     use super::super::finding::{Level, assert_worst};
     use super::super::patient::Part;
     use super::*;
-    use crate::node_view::{Info, NodeView};
+    use crate::info::Info;
+    use crate::node_view::NodeView;
 
     const INFO: &str =
         "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_size:3\r\ncluster_current_epoch:3\r\n";

@@ -216,7 +216,8 @@ mod tests {
 
     use super::super::finding::{Level, assert_worst};
     use super::*;
-    use crate::node_view::{Info, NodeView};
+    use crate::info::Info;
+    use crate::node_view::NodeView;
     use crate::refusing::Refusing;
 
     fn healthy() -> Patient {

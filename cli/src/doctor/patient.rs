@@ -6,8 +6,9 @@ use palisade_client::Why;
 use palisade_client::direct::{Place, Server, ServerLink};
 use redis::{FromRedisValue, cmd};
 
+use crate::info::Info;
 use crate::node_failure::strange;
-use crate::node_view::{Info, NodeView};
+use crate::node_view::NodeView;
 use crate::nodes::Node;
 
 /// The server's settings that `doctor` checks.

@@ -227,7 +227,7 @@ fn each(up: &[&Patient], value: impl Fn(&Patient) -> String) -> String {
 mod tests {
     use super::super::finding::{Level, assert_worst};
     use super::*;
-    use crate::node_view::Info;
+    use crate::info::Info;
     use crate::refusing::Refusing;
     use palisade_client::Why;
     use palisade_quorum::Member;

@@ -6,9 +6,9 @@ use jiff::tz::TimeZone;
 use palisade_client::Why;
 
 use super::*;
+use crate::info::Info;
 use crate::lock_log::Event;
 use crate::lock_view::{Together, Waiter};
-use crate::node_view::Info;
 use crate::refusing::Refusing;
 use crate::why::facts::NodeSaid;
 
