@@ -1,6 +1,6 @@
-import { now } from './clock.js';
+import { now, pause } from './clock.js';
 import type { Connections } from './connections.js';
-import { LockLost, naming } from './errors.js';
+import { LockLost, NoQuorum, naming, Unavailable } from './errors.js';
 import type { Held } from './held.js';
 import { Lock } from './lock.js';
 import type { Released } from './loss.js';
@@ -8,6 +8,9 @@ import { leaderNow, observing } from './observing.js';
 import { checkedText, checkNames, type LockOptions, merged } from './options.js';
 import { type Leader, noteOf, VALUE_BYTES_MAX } from './proclamation.js';
 import { toInteger } from './replies.js';
+
+/** Pause in milliseconds before a leader proclaims again what nodes did not answer: they may be away for a moment. */
+const AGAIN = 100;
 
 /** Acquires the lock of an election. @internal */
 export type Campaign = (options: LockOptions | undefined) => Promise<Held>;
@@ -49,7 +52,7 @@ export class Election {
       const wait = by === undefined ? {} : { wait: Math.max(0, Math.floor(by - now())) };
       const leadership = new Leadership(await this.#take({ ...options, ...wait }));
       try {
-        await leadership.proclaim(bytes);
+        await proclaimFirst(leadership, bytes, by, options.signal);
         return leadership;
       } catch (error) {
         await leadership.release().catch(() => {});
@@ -80,6 +83,24 @@ export class Election {
   observe(options: { signal?: AbortSignal | undefined } = {}): AsyncGenerator<Leader | null, void, undefined> {
     checkNames(options, ['signal']);
     return observing(this.#connections, this.#key, options.signal);
+  }
+}
+
+/** Proclaims `value`: again, while nodes do not answer, until the lock is lost or the wait has ended at `by`. */
+async function proclaimFirst(
+  leadership: Leadership,
+  value: string | Uint8Array,
+  by: number | undefined,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  for (;;) {
+    try {
+      return await leadership.proclaim(value);
+    } catch (error) {
+      const passes = error instanceof NoQuorum || error instanceof Unavailable;
+      if (!passes || signal?.aborted || (by !== undefined && now() >= by)) throw error;
+    }
+    await pause(AGAIN, { signal });
   }
 }
 

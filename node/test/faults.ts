@@ -11,6 +11,8 @@ export class FaultyWay {
   #heldWord: string | undefined;
   #held: (() => void)[] = [];
   #lostWord: string | undefined;
+  /** Number of requests with the word that were held up so far. */
+  heldForWord = 0;
   /** Number of lost answers. */
   lost = 0;
 
@@ -69,7 +71,10 @@ export class FaultyWay {
         isLost = true;
       }
       // What follows on the same connection stays behind.
-      if (this.#heldWord && words.includes(this.#heldWord)) isHeld = true;
+      if (this.#heldWord && words.includes(this.#heldWord)) {
+        this.heldForWord += 1;
+        isHeld = true;
+      }
       if (!isHeld) return void server.write(data);
       this.#held.push(() => {
         isHeld = false;

@@ -54,6 +54,21 @@ onNode('on a way that loses answers', (bench) => {
     assert.equal(await soon(locks.withLock(key, {}, () => 'done')), 'done');
   });
 
+  it('a proclamation that the server did not answer is repeated', async () => {
+    const election = locks.election(bench.key());
+    way.hold('LOCK.NOTE');
+    const before = way.heldForWord;
+    let isOver = false;
+    const campaigning = election.campaign('10.0.0.1', { wait: 60_000 }).finally(() => {
+      isOver = true;
+    });
+    await eventually('it proclaims again', () => way.heldForWord === before + 2 || isOver);
+    way.letGo();
+    const leadership = await soon(campaigning);
+    assert.equal((await election.leader())?.value.toString(), '10.0.0.1');
+    await leadership.release();
+  });
+
   it('a request that arrives after it was given up leaves nothing', async () => {
     const key = bench.key();
     for (const word of ['WAIT', 'LOCK.ACQUIRE']) {

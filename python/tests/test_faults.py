@@ -249,3 +249,13 @@ async def test_a_lock_that_was_overwritten_was_not_held(on_node: Bench, key: str
     with pytest.raises(LockLost, match=rf"^{key}:2: the lock is lost"):
         async with inside:
             pass
+
+
+async def test_a_leader_proclaims_again_what_the_server_did_not_answer(way: FaultyWay, locks: Any, key: str) -> None:
+    election = locks.election(key)
+    way.hold(b"LOCK.NOTE")
+    campaigning = asyncio.ensure_future(election.campaign("10.0.0.1", wait=60))
+    await eventually("it proclaims again", lambda: way.held_for_word == 2 or campaigning.done())
+    way.let_go()
+    async with await soon(campaigning):
+        assert (await election.leader()).value == b"10.0.0.1"

@@ -17,6 +17,8 @@ class FaultyWay:
         self.url = f"redis://127.0.0.1:{self._server.getsockname()[1]}"
         self._sockets: list[socket.socket] = []
         self._held: list[Callable[[], object]] = []
+        # Number of requests with the word that were held up so far.
+        self.held_for_word = 0
         self._held_word: bytes | None = None
         self._lost_word: bytes | None = None
         self._lock = threading.Lock()
@@ -84,7 +86,9 @@ class FaultyWay:
             is_lost = self._lost_word is not None and self._lost_word in data
             if is_lost:
                 self._lost_word = None
-            is_held = self._held_word is not None and (is_behind or self._held_word in data)
+            has_word = self._held_word is not None and self._held_word in data
+            self.held_for_word += has_word
+            is_held = has_word or (is_behind and self._held_word is not None)
             if is_held:
                 self._held.append(lambda: send(data))
             return is_held, is_lost

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass
 
@@ -11,12 +12,15 @@ from ._held import Held
 from ._hold import Hold
 from ._locks import Asked, Locks
 from ._replies import INTEGERS_END
-from .errors import LockLost, naming
+from .errors import LockLost, NoQuorum, Unavailable, naming
 from .loss import LossReason
 from .options import DAY, checked, checked_text
 
 # Maximum length of a leader's value, in bytes: a note, less its term.
 _VALUE_BYTES_MAX = 1002
+
+# Pause in seconds before a leader proclaims again what nodes did not answer: they may be away for a moment.
+_AGAIN = 0.1
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,17 @@ class Leading:
             self.sequence = max(self.sequence, current)
 
 
+async def _proclaim_first(leading: Leading, value: object, by: float | None) -> None:
+    """Proclaims ``value``: again, while nodes do not answer, until the lock is lost or the wait has ended at ``by``."""
+    while True:
+        try:
+            return await leading.proclaim(leading.hold, value)
+        except (NoQuorum, Unavailable):
+            if by is not None and now() >= by:
+                raise
+        await asyncio.sleep(_AGAIN)
+
+
 async def campaign(locks: Locks, asked: Asked, value: object) -> Leading:
     """Waits in turn until this candidate leads, and proclaims ``value``."""
     with naming(asked.key):
@@ -77,7 +92,7 @@ async def campaign(locks: Locks, asked: Asked, value: object) -> Leading:
         left = None if by is None else min(max(0.0, by - now()), DAY)
         leading = Leading(await locks.lead(asked.but(wait=left)))
         try:
-            await leading.proclaim(leading.hold, value)
+            await _proclaim_first(leading, value, by)
             return leading
         except LockLost as error:
             await leading.hold.release_quietly()
