@@ -38,10 +38,10 @@ impl ByOwner {
 
 /// Breaks the grants of `key` with this token, or all grants. Returns the largest token among those that ended.
 async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Checked) -> Result<Option<u64>, Error> {
-    let own = held_attempts(this, key, token).await;
+    let (own, others) = held_attempts(this, key, token).await;
     let attempts = own.iter().cloned().collect();
     let whys = vec![None; this.nodes().len()];
-    let mut one = Break { nodes: this.nodes(), key, checked, attempts, largest: None, whys };
+    let mut one = Break { nodes: this.nodes(), key, checked, attempts, others, largest: None, whys };
     match token {
         Some(token) => one.end_with(token).await?,
         None => one.end_all().await,
@@ -64,6 +64,8 @@ struct Break<'a> {
     checked: Checked,
     /// The attempts whose grants are to end, as far as they are known.
     attempts: BTreeSet<Vec<u8>>,
+    /// The attempts that certainly do not have the token that was named.
+    others: Vec<Vec<u8>>,
     /// The largest token of the grants that have ended.
     largest: Option<u64>,
     /// For each node, the reason why it does not count.
@@ -88,7 +90,11 @@ impl Break<'_> {
         let mut not_listed;
         loop {
             let views = Views::ask(self.nodes, self.key, None, self.checked.given, |_| false).await;
-            let shown = views.tokens();
+            let mut shown = views.tokens();
+            // A slow node may have granted the lock with a token of an earlier grant, until that is raised.
+            for grants in shown.iter_mut().flatten() {
+                grants.retain(|(attempt, other)| *other != token || !self.others.contains(attempt));
+            }
             let named = shown.iter().flatten().flatten().filter(|(_, other)| *other == token);
             self.attempts.extend(named.map(|(attempt, _)| attempt.clone()));
             let of_node = breaking.on_shown(&shown);
@@ -184,13 +190,19 @@ impl Break<'_> {
     }
 }
 
-/// Returns the names of this process's attempts that hold `key`: those whose owners received this token, or all.
-async fn held_attempts(this: &ByOwner, key: &[u8], token: Option<u64>) -> Vec<Vec<u8>> {
-    let mut attempts = vec![];
+/// Returns the names of this process's attempts that hold `key`: those whose owners received this token, or all; and
+/// those that certainly do not have this token.
+async fn held_attempts(this: &ByOwner, key: &[u8], token: Option<u64>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    let (mut named, mut others) = (vec![], vec![]);
     for slot in this.table.of_key(key) {
-        if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(token)) {
-            attempts.push(held.guard.lease().owner.to_vec());
+        let held = slot.held.lock().await;
+        let Some(held) = held.as_ref() else { continue };
+        let attempt = || held.guard.lease().owner.to_vec();
+        if held.is(token) {
+            named.push(attempt());
+        } else if token.is_some_and(|token| held.told.rules_out(token)) {
+            others.push(attempt());
         }
     }
-    attempts
+    (named, others)
 }

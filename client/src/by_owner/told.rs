@@ -28,6 +28,11 @@ impl Told {
         self.tokens.contains(&token)
     }
 
+    /// Returns whether `token` is certainly not of this grant: this process granted the lock with a larger one.
+    pub fn rules_out(&self, token: u64) -> bool {
+        token < self.first
+    }
+
     /// Returns the tokens, in ascending order.
     pub fn tokens(&self) -> &[u64] {
         &self.tokens
@@ -61,6 +66,7 @@ mod tests {
         let mut told = Told::granted(8);
         told.add(&[7, 8, 9]);
         assert_eq!(told.tokens(), [8, 9]);
+        assert!(told.rules_out(7) && !told.rules_out(8) && !Told::shown(&[8]).rules_out(7));
         let mut found = Told::shown(&[7, 9]);
         found.add(&[6]);
         assert!(found.has(6) && found.has(7), "another process may have given them to the owner");
