@@ -16,6 +16,9 @@ const (
 	valueBytesMax = 1002
 	// The default of MaxHold for a leader: no limit.
 	noMaxHold = time.Duration(math.MaxInt64)
+	// The pause before a winner proclaims itself again: short beside a lease, and long enough that nodes which return are not
+	// flooded.
+	proclaimAgain = 100 * time.Millisecond
 )
 
 // The note of a leader, as every client of an election writes it.
@@ -67,14 +70,17 @@ func (e *Election) Campaign(ctx context.Context, value string, options ...Option
 	if !settings.set["MaxHold"] && !e.client.defaults.set["MaxHold"] {
 		settings.maxHold = noMaxHold
 	}
-	by := now().plus(settings.wait)
+	by := never
+	if settings.waits {
+		by = now().plus(settings.wait)
+	}
 	for {
 		lock, err := e.client.take(ctx, e.name, mode{}, settings, err)
 		if err != nil {
 			return nil, err
 		}
 		leadership := &Leadership{Lock: lock, term: lock.Token()}
-		err = leadership.Proclaim(ctx, value)
+		err = leadership.proclaimBy(ctx, value, by)
 		if err == nil {
 			return leadership, nil
 		}
@@ -85,6 +91,26 @@ func (e *Election) Campaign(ctx context.Context, value string, options ...Option
 			return nil, err
 		}
 		settings.wait = max(0, by.since(now()))
+	}
+}
+
+// proclaimBy proclaims the value. It tries again after an error that passes, while the lock is held and by has not come: giving
+// the lock back would end the wait early, although nodes may return.
+func (l *Leadership) proclaimBy(ctx context.Context, value string, by instant) error {
+	for {
+		err := l.Proclaim(ctx, value)
+		left := by.since(now())
+		if err == nil || isLasting(err) || left <= 0 {
+			return err
+		}
+		select {
+		case <-time.After(min(proclaimAgain, left)):
+		case <-l.Context().Done():
+			// The next proclamation returns the loss, without a request.
+		case <-ctx.Done():
+			// The error has the lock's name already.
+			return of(l.Key(), givenUp(ctx, errors.Unwrap(err)))
+		}
 	}
 }
 

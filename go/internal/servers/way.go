@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A Way is a proxy between clients and a server. It delays requests and answers, or loses answers.
+// A Way is a proxy between clients and a server. It delays requests and answers, loses answers, or refuses requests.
 type Way struct {
 	URL string
 
@@ -17,6 +17,8 @@ type Way struct {
 	heldRequests string
 	heldAnswers  string
 	lostAnswer   string
+	refused      string
+	refusal      string
 	held         []func()
 	lost         int
 	sent         map[string]int
@@ -55,6 +57,9 @@ func (w *Way) HoldAnswers(word string) { w.set(func() { w.heldAnswers = word }) 
 
 // LoseAnswer passes on the next request with this word, loses its answer, and breaks its connection.
 func (w *Way) LoseAnswer(word string) { w.set(func() { w.lostAnswer = word }) }
+
+// Refuse answers requests with this word by an error, and does not pass them on; "" ends that.
+func (w *Way) Refuse(word, refusal string) { w.set(func() { w.refused, w.refusal = word, refusal }) }
 
 func (w *Way) set(change func()) {
 	w.mu.Lock()
@@ -158,6 +163,10 @@ func (p *passage) request(data []byte) {
 		if has(word) {
 			w.sent[word]++
 		}
+	}
+	if has(w.refused) {
+		p.client.Write([]byte("-" + w.refusal + "\r\n"))
+		return
 	}
 	if has(w.lostAnswer) {
 		w.lostAnswer, p.answerLost = "", true

@@ -3,9 +3,19 @@ package palisade.locks;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 
-/** Waits in turn for the lock of an election, and proclaims its holder; again if the lock was lost before that. */
+/**
+ * Waits in turn for the lock of an election, and proclaims its holder. A proclamation that fails is repeated while that may pass;
+ * if the lock was lost before, all of this begins again.
+ */
 final class Campaign {
+
+    /**
+     * The pause before a winner proclaims itself again, in ns: short beside a lease, and long enough that nodes which return are
+     * not flooded.
+     */
+    private static final long PROCLAIM_AGAIN = TimeUnit.MILLISECONDS.toNanos(100);
 
     private final Locking locks;
 
@@ -59,12 +69,34 @@ final class Campaign {
                 }
                 return;
             }
+            Throwable failure = Refusals.unwrap(thrown);
+            long left = by - Clock.now();
+            if (!Refusals.isLasting(failure) && left > 0) {
+                proclaimAfter(Math.min(PROCLAIM_AGAIN, left), leadership);
+                return;
+            }
             leadership.lock().releaseAsync();
             // The candidate had won, but observers may not have seen it.
-            if (Refusals.unwrap(thrown) instanceof LockLostException lost && lost.loss().reason() != LossReason.CLOSED) {
+            if (failure instanceof LockLostException lost && lost.loss().reason() != LossReason.CLOSED) {
                 run();
             } else {
-                result.completeExceptionally(Refusals.unwrap(thrown));
+                result.completeExceptionally(failure);
+            }
+        });
+    }
+
+    /**
+     * Proclaims again after a failure that passes: giving the lock back would end the wait early, although nodes may return. A
+     * loss of the lock ends the pause.
+     */
+    private void proclaimAfter(long pause, Leadership leadership) {
+        CompletableFuture<Void> paused = new CompletableFuture<>();
+        Runnable cancel = locks.connections.after(pause, () -> paused.complete(null));
+        // Also closing loses the lock, and no timer runs after that.
+        CompletableFuture.anyOf(paused, leadership.lock().lost()).whenComplete((any, released) -> {
+            cancel.run();
+            if (!result.isDone()) {
+                proclaim(leadership);
             }
         });
     }
