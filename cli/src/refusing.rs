@@ -60,7 +60,7 @@ impl Refusing {
             let found = format!(
                 "{in_step} replicas are in step, and min-replicas-to-write {needed}: it grants, extends and releases nothing"
             );
-            let advice = "see to its replicas, or CONFIG SET min-replicas-to-write to what there is";
+            let advice = "see to its replicas (with a smaller min-replicas-to-write, a master that was replaced may go on granting)";
             return because("NOREPLICAS", &found, advice);
         }
         if info.number("aof_enabled") > 0 && is("aof_last_write_status", "err") {

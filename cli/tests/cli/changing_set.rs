@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::fixture::{Ended, Running, palisade_at, run};
-use crate::harness::{Server, Setup, acl_rules, free_port, state_file, text, wait_until};
+use crate::harness::{Server, Setup, acl_rules, state_file, text, wait_until};
 use crate::transcripts::{alike, on_the_page};
 
 /// Starts servers with short leases, so that steps take less time.
@@ -142,7 +142,7 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
 #[test]
 fn a_new_node_that_does_not_answer_is_named_while_it_is_asked_again() {
     let servers = start(1);
-    let nobody = format!("127.0.0.1:{}", free_port());
+    let nobody = "127.0.0.1:1";
     let mut setting =
         Running::start(on(&servers, &[0], &format!("members set {} {nobody} --yes", address(&servers[0]))));
     let mut said = BufReader::new(setting.0.stderr.take().unwrap()).lines().map(Result::unwrap);
