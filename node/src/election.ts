@@ -1,15 +1,16 @@
 import { now, pause } from './clock.js';
 import type { Connections } from './connections.js';
-import { LockLost, NoQuorum, naming, Unavailable } from './errors.js';
+import { LockLost, naming } from './errors.js';
 import type { Held } from './held.js';
 import { Lock } from './lock.js';
 import type { Released } from './loss.js';
 import { leaderNow, observing } from './observing.js';
 import { checkedText, checkNames, type LockOptions, merged } from './options.js';
 import { type Leader, noteOf, VALUE_BYTES_MAX } from './proclamation.js';
+import { isLasting } from './refusals.js';
 import { toInteger } from './replies.js';
 
-/** Pause in milliseconds before a leader proclaims again what nodes did not answer: they may be away for a moment. */
+/** Pause in milliseconds before a leader proclaims again: nodes may be away for a moment. */
 const AGAIN = 100;
 
 /** Acquires the lock of an election. @internal */
@@ -86,7 +87,7 @@ export class Election {
   }
 }
 
-/** Proclaims `value`: again, while nodes do not answer, until the lock is lost or the wait has ended at `by`. */
+/** Proclaims `value`: again after an error that passes, until the lock is lost or the wait has ended at `by`. */
 async function proclaimFirst(
   leadership: Leadership,
   value: string | Uint8Array,
@@ -97,8 +98,7 @@ async function proclaimFirst(
     try {
       return await leadership.proclaim(value);
     } catch (error) {
-      const passes = error instanceof NoQuorum || error instanceof Unavailable;
-      if (!passes || signal?.aborted || (by !== undefined && now() >= by)) throw error;
+      if (isLasting(error) || signal?.aborted || (by !== undefined && now() >= by)) throw error;
     }
     await pause(AGAIN, { signal });
   }

@@ -11,15 +11,16 @@ from ._connection import Word
 from ._held import Held
 from ._hold import Hold
 from ._locks import Asked, Locks
+from ._refusals import is_lasting
 from ._replies import INTEGERS_END
-from .errors import LockLost, NoQuorum, Unavailable, naming
+from .errors import LockLost, PalisadeError, naming
 from .loss import LossReason
 from .options import DAY, checked, checked_text
 
 # Maximum length of a leader's value, in bytes: a note, less its term.
 _VALUE_BYTES_MAX = 1002
 
-# Pause in seconds before a leader proclaims again what nodes did not answer: they may be away for a moment.
+# Pause in seconds before a leader proclaims again: nodes may be away for a moment.
 _AGAIN = 0.1
 
 
@@ -72,12 +73,12 @@ class Leading:
 
 
 async def _proclaim_first(leading: Leading, value: object, by: float | None) -> None:
-    """Proclaims ``value``: again, while nodes do not answer, until the lock is lost or the wait has ended at ``by``."""
+    """Proclaims ``value``: again after an error that passes, until the lock is lost or the wait has ended at ``by``."""
     while True:
         try:
             return await leading.proclaim(leading.hold, value)
-        except (NoQuorum, Unavailable):
-            if by is not None and now() >= by:
+        except PalisadeError as error:
+            if is_lasting(error) or (by is not None and now() >= by):
                 raise
         await asyncio.sleep(_AGAIN)
 
