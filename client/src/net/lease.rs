@@ -158,10 +158,11 @@ impl Lease {
         self.told().holds = Some(holds);
     }
 
-    /// Records a note of the owner, unless a later one is recorded.
+    /// Records a note of the owner, unless one with this number or a larger one is recorded. Of two notes with one number,
+    /// nodes keep the first, too.
     pub fn set_note(&self, text: &[u8], sequence: u64) {
         let note = &mut self.told().note;
-        if note.as_ref().is_none_or(|(_, last)| *last <= sequence) {
+        if note.as_ref().is_none_or(|(_, last)| *last < sequence) {
             *note = Some((text.to_vec(), sequence));
         }
     }
@@ -350,6 +351,17 @@ mod tests {
             assert_eq!(said(&lease, lease.wait(5, token, None)), format!("LOCK.WAIT k 5 TICKET 7{waits}"));
             assert_eq!(said(&lease, lease.command(Ask::Share)), "LOCK.CONVERT k SHARED");
         }
+    }
+
+    /// A node that grants the lock anew receives the note that the other nodes have.
+    #[test]
+    fn of_two_notes_with_one_number_the_first_is_repeated() {
+        let lease = Lease::of_another(&(*b"k").into(), b"me#1", b"", Wanted::Exclusive, 1_000);
+        for (text, sequence) in [(b"first", 8), (b"other", 8), (b"older", 7)] {
+            lease.set_note(text, sequence);
+        }
+        let repeated: Vec<_> = lease.repeated().iter().map(Cmd::get_packed_command).collect();
+        assert_eq!(repeated, [lease.note(b"first", 8).get_packed_command()]);
     }
 
     /// A release is repeated for as long as a lease may last, also an extended one or one of another process.
