@@ -6,7 +6,6 @@ use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use palisade_client::Why;
 use palisade_client::direct::ServerLink;
 use palisade_quorum::{HoldStatus, known};
-use redis::Value;
 
 use crate::exit::{End, Failure, NO_QUORUM};
 use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all, unsure};
@@ -158,8 +157,7 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
     let scanned = scanned.await;
     nodes.need_majority(&scanned)?;
     let is_whole = nodes.need_whole_majority(&scanned);
-    let guard = |(link, _): &(ServerLink, _)| Reply { value: Value::Nil, guard: link.guard() };
-    let empty: Vec<_> = scanned.iter().map(|said| said.as_ref().map(guard)).collect();
+    let empty: Vec<_> = scanned.iter().map(|said| said.as_ref().map(|(link, _)| Reply::empty(link))).collect();
     let unsure = line(unsure(None, &empty), nodes.len());
     let keys: BTreeSet<&Vec<u8>> = answers(&scanned).flat_map(|(_, keys)| keys).collect();
     let more = keys.len().saturating_sub(limit);

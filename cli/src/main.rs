@@ -35,6 +35,7 @@ mod reaching;
 mod refusing;
 mod roles;
 mod scan;
+mod settings;
 mod show;
 mod signals;
 mod taking;

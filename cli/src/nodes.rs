@@ -58,6 +58,13 @@ pub struct Reply {
     pub guard: Option<(u64, String)>,
 }
 
+impl Reply {
+    /// Returns the reply of the server at the other end of `link` about a lock that it does not show.
+    pub fn empty(link: &ServerLink) -> Self {
+        Self { value: Value::Nil, guard: link.guard() }
+    }
+}
+
 /// The nodes of the list.
 #[derive(Clone, Debug)]
 pub struct Nodes {
@@ -180,12 +187,14 @@ impl Nodes {
         let connect = async |server: Server| {
             let link = server.connect().await?;
             let expected = self.list.iter().find(|node| node.number == server.number).and_then(|node| node.id);
-            match () {
-                () if expected.is_some() && link.id() != expected => Err(Why::Unfit(ANOTHER_SERVER.to_owned())),
-                // It would show its master's grants once more.
-                () if !link.is_master() => Err(Why::answered("READONLY", "it is a replica, and grants nothing")),
-                () => Ok(link),
+            if expected.is_some() && link.id() != expected {
+                return Err(Why::Unfit(ANOTHER_SERVER.to_owned()));
             }
+            // A replica would show its master's grants once more.
+            if !link.is_master() {
+                return Err(Why::answered("READONLY", "it is a replica, and grants nothing"));
+            }
+            Ok(link)
         };
         let open = join_all(servers.into_iter().map(|said| said.and_then(connect))).await;
         let id = |said: &ServerAnswer<ServerLink>| said.said.as_ref().ok().and_then(ServerLink::id);

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use palisade_client::direct::ServerLink;
-use redis::{FromRedisValue, cmd};
 use serde::Serialize;
 
 use crate::info::Info;
+use crate::settings;
 
 /// Why a server refuses every lock, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,16 +23,8 @@ const SETTINGS: [&str; 3] = ["min-replicas-to-write", "save", "stop-writes-on-bg
 impl Refusing {
     /// Reads from a server's INFO whether it refuses every lock. Asks for settings if they decide.
     pub async fn ask(link: &mut ServerLink, info: &Info) -> Option<Self> {
-        let mut settings = HashMap::new();
-        if needs_replicas(info) || has_failed_snapshot(info) {
-            // Each command names one setting: servers before 7.0 accept only one.
-            for name in SETTINGS {
-                let told = link.ask(cmd("CONFIG").arg("GET").arg(name)).await.ok();
-                settings.extend(
-                    told.and_then(|told| HashMap::<String, String>::from_redis_value(told).ok()).unwrap_or_default(),
-                );
-            }
-        }
+        let is_undecided = needs_replicas(info) || has_failed_snapshot(info);
+        let settings = if is_undecided { settings::ask(link, &SETTINGS).await } else { None }.unwrap_or_default();
         Self::of(info, &settings)
     }
 

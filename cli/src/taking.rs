@@ -13,9 +13,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout
 use crate::arguments::{Take, TakeArgs};
 use crate::exit::{CONFLICT, Failure, TIMED_OUT};
 use crate::holder::{HolderId, note};
-use crate::lock_view::{LockView, note_of, question_of_all, unsure};
+use crate::lock_view::{LockView, note_of, unsure};
 use crate::node_failure::line;
-use crate::nodes::{Nodes, answers};
+use crate::nodes::{Nodes, Reply, ServerAnswer, answers};
 use crate::show::{print_message, printable, time};
 use crate::signals::Signals;
 
@@ -199,7 +199,9 @@ pub async fn connect_in(nodes: &Nodes, limit: Option<Duration>) -> Result<Option
 pub async fn saying_for_what<T>(nodes: &Nodes, key: &[u8], granted: impl Future<Output = T>) -> T {
     let saying = async {
         sleep(LOOK).await;
-        if let Some(text) = too_few_grant(&nodes.of_client(), key).await {
+        let nodes = nodes.of_client();
+        let (_, replies) = LockView::ask(&nodes, key).await;
+        if let Some(text) = too_few_grant(&nodes, &replies) {
             print_message(&format!("waits for nodes: {text}"));
         }
         std::future::pending().await
@@ -211,14 +213,13 @@ pub async fn saying_for_what<T>(nodes: &Nodes, key: &[u8], granted: impl Future<
     }
 }
 
-/// Returns how many nodes would grant the lock `key`, and the failures of the others, if too few would and some of them are
-/// guarded.
-pub async fn too_few_grant(nodes: &Nodes, key: &[u8]) -> Option<String> {
-    let said = nodes.ask_about(key, &question_of_all(key)).await;
-    let failures = unsure(None, &said);
+/// Returns how many of `nodes`, which replied this about a lock, would grant it, and the failures of the others; if too few
+/// would and some of them are guarded.
+pub fn too_few_grant(nodes: &Nodes, replies: &[ServerAnswer<Reply>]) -> Option<String> {
+    let failures = unsure(None, replies);
     let (count, majority) = (nodes.len(), nodes.majority());
     let granting = count - failures.len();
-    let is_guarded = answers(&said).any(|reply| reply.guard.is_some());
+    let is_guarded = answers(replies).any(|reply| reply.guard.is_some());
     (is_guarded && granting < majority)
         .then(|| format!("{granting} of {count} nodes grant, and {majority} are needed: {}", line(failures, count)))
 }
@@ -268,14 +269,14 @@ async fn progress(nodes: &Nodes, key: &[u8], began: Instant) {
     let _cleared = Cleared;
     loop {
         let nodes = nodes.of_client();
-        let (view, _) = LockView::ask(&nodes, key).await;
+        let (view, replies) = LockView::ask(&nodes, key).await;
         let state = match view {
             Some(view) => {
                 let others = view.waiters.saturating_sub(1);
                 let others = if others > 0 { format!(", {others} more waiting") } else { String::new() };
                 format!("{}{others}", view.state_line(nodes.len()))
             }
-            None => too_few_grant(&nodes, key).await.unwrap_or_else(|| "free, or not to be had now".to_owned()),
+            None => too_few_grant(&nodes, &replies).unwrap_or_else(|| "free, or not to be had now".to_owned()),
         };
         let waited = time(began.elapsed().as_millis() as u64);
         let line = format!("palisade: waiting for {} since {waited}: {state}", printable(key));

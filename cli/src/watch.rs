@@ -8,7 +8,7 @@ use palisade_client::Holder;
 use serde::Serialize;
 
 use crate::exit::{End, Failure, USAGE};
-use crate::lock_view::{note_of, question_of_all};
+use crate::lock_view::{LockView, note_of};
 use crate::nodes::Nodes;
 use crate::show::{json_line, out, print_message, printable};
 use crate::signals::Signals;
@@ -38,10 +38,11 @@ pub async fn run(nodes: &Nodes, keys: &[OsString], as_json: bool) -> Result<End,
     for key in keys {
         let key = key.as_bytes().to_vec();
         let of_nodes = nodes.of_client();
-        let waits_for = match of_nodes.need_majority(&of_nodes.ask_about(&key, &question_of_all(&key)).await) {
+        let (_, replies) = LockView::ask(&of_nodes, &key).await;
+        let waits_for = match of_nodes.need_majority(&replies) {
             Err(failure) if failure.code == USAGE => return Err(failure.about(&key)),
             Err(failure) => Some(failure.text),
-            Ok(()) => too_few_grant(&of_nodes, &key).await,
+            Ok(()) => too_few_grant(&of_nodes, &replies),
         };
         if let Some(text) = waits_for {
             print_message(&format!("waits for nodes: {text}"));

@@ -110,8 +110,7 @@ async fn read_locks(nodes: &Nodes) -> Result<Reading, Failure> {
         said.map(|value| Reply { value, guard })
     };
     // Names the nodes that may have locks that no node shows, because they do not answer or are guarded.
-    let empty: Vec<ServerAnswer<Reply>> =
-        connected.iter().map(|said| with_guard(said.clone().map(|_| Value::Nil))).collect();
+    let empty: Vec<ServerAnswer<Reply>> = connected.iter().map(|said| said.as_ref().map(Reply::empty)).collect();
     let whys = unsure(None, &empty);
     let is_named = |said: &&ServerAnswer<Reply>| whys.iter().any(|(server, _)| *server == said.server);
     let cannot_say: BTreeSet<usize> = empty.iter().filter(is_named).map(|said| said.number).collect();

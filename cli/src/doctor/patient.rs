@@ -10,6 +10,7 @@ use crate::info::Info;
 use crate::node_failure::strange;
 use crate::node_view::NodeView;
 use crate::nodes::Node;
+use crate::settings;
 
 /// The server's settings that `doctor` checks.
 const SETTINGS: [&str; 12] = [
@@ -73,7 +74,7 @@ impl Patient {
         match looked {
             Ok((view, mut link)) => {
                 let cluster = if part == Part::OfCluster { Membership::ask(&mut link).await.ok() } else { None };
-                Patient { view, settings: settings(&mut link).await, part, is_replica, cluster }
+                Patient { view, settings: settings::ask(&mut link, &SETTINGS).await, part, is_replica, cluster }
             }
             Err(why) => {
                 let view = NodeView::unreachable(server.number, server.name().to_owned(), why);
@@ -105,14 +106,4 @@ impl Membership {
         let nodes = text(link.ask(cmd("CLUSTER").arg("NODES")).await?)?;
         Ok(Self { info: Info::of(&info), nodes })
     }
-}
-
-async fn settings(link: &mut ServerLink) -> Option<HashMap<String, String>> {
-    let mut all = HashMap::new();
-    // Each command names one setting: servers before 7.0 accept only one.
-    for name in SETTINGS {
-        let reply = link.ask(cmd("CONFIG").arg("GET").arg(name)).await.ok()?;
-        all.extend(HashMap::<String, String>::from_redis_value(reply).ok()?);
-    }
-    Some(all)
 }

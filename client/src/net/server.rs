@@ -124,7 +124,7 @@ impl ServerLink {
 
     /// Returns whether the server was a master on connection.
     pub fn is_master(&self) -> bool {
-        wire::text(&self.node, "role").as_deref() == Some("master")
+        wire::is_master(&self.node)
     }
 
     /// Returns the milliseconds for which the server is guarded, and the reason, as it reported on connection.

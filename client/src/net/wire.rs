@@ -245,6 +245,11 @@ pub fn node_id(value: &Value) -> Option<NodeId> {
     u128::from_str_radix(&text(value, "id")?, 16).ok().map(NodeId)
 }
 
+/// Returns whether a reply of LOCK.NODE is that of a master.
+pub fn is_master(node: &Value) -> bool {
+    text(node, "role").as_deref() == Some("master")
+}
+
 /// Refuses an agent, by its reply of LOCK.NODE: it has nodes of its own, and is none.
 ///
 /// # Errors

@@ -118,7 +118,7 @@ impl Node {
                 "its lock module speaks protocol {protocol}, this client {PROTOCOL}: upgrade the older of them"
             )));
         }
-        if wire::text(&node, "role").as_deref() != Some("master") {
+        if !wire::is_master(&node) {
             let is_fixed = matches!(self.server, Whereabouts::At(_)) && !self.is_in_cluster;
             let todo = if is_fixed { ": give the address of a master" } else { "" };
             return Err(Why::Unreachable(format!("it is a replica{todo}")));
