@@ -143,7 +143,7 @@ impl Change<'_> {
         }
         let mut held = slot.held().await;
         if let (What::Release { level: Some(1) }, None, None) = (&what, self.token, &*held) {
-            return self.free().await;
+            return self.free(slot).await;
         }
         let mut other = None;
         let held = match (self.find(slot, &mut held, &mut other).await, &what) {
@@ -155,13 +155,14 @@ impl Change<'_> {
         let is_release = matches!(what, What::Release { .. });
         // Single nodes may have the grant that the request names.
         if is_release && held.as_ref().is_none_or(|held| !held.is(self.token)) {
-            return self.free().await;
+            held.iter().for_each(|other| slot.remember(other));
+            return self.free(slot).await;
         }
         match self.perform(held, &what).await {
             Err(error) if error.kind() == ErrorKind::Lost && is_release => {
                 *held = None;
                 // A majority does not have the lock, so it is not held, whatever the other nodes answer.
-                Ok(self.free().await.unwrap_or(None))
+                Ok(self.free(slot).await.unwrap_or(None))
             }
             // A majority may have forgotten the lock after restarts, or another process may have extended it.
             Err(error) if error.kind() == ErrorKind::Lost => {
@@ -190,8 +191,8 @@ impl Change<'_> {
 
     /// Releases the grants that single nodes have of the lock, if no majority has it or this process does not know it.
     /// `Some(0)`: a majority had it after all.
-    async fn free(&self) -> Result<Option<u64>, Error> {
-        Ok(finding::free(self.this, self.id, self.token, self.checked).await?.then_some(0))
+    async fn free(&self, slot: &Slot) -> Result<Option<u64>, Error> {
+        Ok(finding::free(self.this, self.id, slot, self.token, self.checked).await?.then_some(0))
     }
 
     /// Searches the nodes for the grant that the request is about, unless this process knows it already. Returns the place
@@ -209,10 +210,8 @@ impl Change<'_> {
         if is_known {
             return Ok(held);
         }
+        held.iter().for_each(|known| slot.remember(known));
         let place = if held.as_ref().is_some_and(|held| held.keeper.is_some()) { other } else { held };
-        if let Some(known) = place {
-            slot.remember(known);
-        }
         *place = finding::find(self.this, self.id, slot, self.token, self.checked).await?;
         Ok(place)
     }

@@ -143,7 +143,7 @@ pub async fn is_shared(this: &ByOwner, id: &Id, lease: &Lease, checked: Checked)
 }
 
 /// Releases everything that nodes have of this owner, whether a majority has it or not; with `token`, only the grant of
-/// that token. Returns true if a majority had it until now.
+/// that token, unless `slot` rules that out. Returns true if a majority had it until now.
 ///
 /// A grant is released as soon as a node shows it, since another node may hang for longer than the lease lasts. Unless
 /// a majority had the lock, the call waits for all nodes, since the last one may be the only one that has a grant. The
@@ -151,12 +151,14 @@ pub async fn is_shared(this: &ByOwner, id: &Id, lease: &Lease, checked: Checked)
 ///
 /// # Errors
 /// `NoQuorum`: too few nodes answer to tell.
-pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked) -> Result<bool, Error> {
+pub async fn free(this: &ByOwner, id: &Id, slot: &Slot, token: Option<u64>, checked: Checked) -> Result<bool, Error> {
     let nodes = this.nodes();
     let (show, mut shown) = mpsc::unbounded_channel();
     let is_asked = |attempt: &[u8], grants: &[(usize, &GrantView)]| {
         name_of(attempt) == &*id.owner
-            && token.is_none_or(|token| grants.iter().any(|(_, grant)| grant.token.get() == token))
+            && token.is_none_or(|token| {
+                grants.iter().any(|(_, grant)| grant.token.get() == token) && !slot.rules_out(attempt, token)
+            })
     };
     let hear = |views: &Views| {
         for (attempt, grants) in views.by_attempt().into_iter().filter(|(attempt, grants)| is_asked(attempt, grants)) {

@@ -72,6 +72,11 @@ impl Slot {
         former.iter().find(|former| former.told.has(token)).map(|former| Arc::clone(&former.attempt))
     }
 
+    /// Returns whether `token` is certainly not of the grant of this attempt.
+    pub fn rules_out(&self, attempt: &[u8], token: u64) -> bool {
+        self.former().iter().any(|former| *former.attempt == *attempt && former.told.rules_out(token))
+    }
+
     /// Adds the remembered tokens to the grant that was found. If the owner holds none, forgets them all.
     pub fn recall(&self, found: Option<&mut Holding>) {
         let mut former = self.former();

@@ -51,6 +51,12 @@ pub async fn process(nodes: &Nodes) -> ByOwner {
     patient(&nodes.addresses()).await.by_owner()
 }
 
+/// Waits until the process reaches all nodes.
+async fn connected_again(locks: &ByOwner) {
+    let are_up = || locks.standing().nodes.iter().all(|(_, reach)| matches!(reach, Reach::Up));
+    until("all nodes are reached", async || are_up()).await;
+}
+
 /// Starts nodes, and creates a client that stands for a process of its own.
 async fn start(count: usize) -> (Nodes, ByOwner) {
     let nodes = Nodes::start(count);

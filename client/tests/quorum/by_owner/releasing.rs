@@ -1,9 +1,9 @@
 //! Owners that release the locks that they hold, or what is left of them.
 
-use palisade_client::by_owner::{ByOwner, Take, Wanted};
+use palisade_client::by_owner::{ByOwner, Keeper, Take, Wanted};
 use palisade_client::{Client, ErrorKind, Options};
 
-use super::{TTL, patient, patient_for, start, take, takes};
+use super::{TTL, connected_again, patient, patient_for, start, take, takes};
 use crate::fixture::{Nodes, connected, ms, until};
 use crate::harness::{Frozen, Reply, Server, int, patience};
 use crate::proxy::before_each;
@@ -251,4 +251,40 @@ async fn a_grant_on_one_node_is_released_by_its_token_beside_another_of_its_owne
     let released = locks.release(b"k", b"me", None, Some(token as u64)).await.unwrap();
     assert_eq!(released, None, "no majority had it");
     until("the node has released it", async || nodes.0[0].client().say("LOCK.INFO k").field("holders") == int(1)).await;
+}
+
+/// The tokens of two nodes are ahead of the third one's clock. The third node granted the lock late, so it shows the number
+/// of an earlier grant of this owner, and it cannot raise that yet. A late release by that number is about the earlier
+/// grant, which has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_token_of_an_earlier_grant_releases_nothing_although_a_slow_node_shows_it() {
+    for keepalive in [None, Some((TTL, Keeper(1)))] {
+        let nodes = Nodes::start(3);
+        let (proxies, addresses) = before_each(&nodes.0).await;
+        let locks = patient(&addresses).await.by_owner();
+        let mut slow = nodes.0[2].client();
+        let ahead = slow.say("LOCK.ACQUIRE other me 30000").as_int() + 60_000_000;
+        nodes.0[..2]
+            .iter()
+            .for_each(|server| assert_eq!(server.client().say(&format!("LOCK.FLOOR RAISE {ahead}")), int(ahead)));
+        proxies[2].cut();
+        let granted = takes(&locks, Take { keepalive, ..take("me") }).await.token;
+        let attempt = nodes.0[0].client().say("LOCK.INFO k").field("owner").as_text();
+        let earlier = slow.say(&format!("LOCK.ACQUIRE k {attempt} 30000")).as_int() as u64;
+        assert!(earlier < granted);
+        slow.say("ACL SETUSER default -lock.fence");
+        proxies[2].pass();
+        connected_again(&locks).await;
+        // The slow node may be one of the two that answer first, and cannot have the common token.
+        until("two nodes have one token", async || {
+            let released = locks.release(b"k", b"me", None, Some(earlier)).await;
+            let is_told = !matches!(&released, Err(error) if error.kind() == ErrorKind::NoQuorum);
+            assert!(!is_told || released == Ok(None), "{released:?}");
+            is_told
+        })
+        .await;
+        assert_eq!(slow.say("LOCK.INFO k").field("token"), int(earlier as i64), "it was not raised");
+        assert_eq!(nodes.holding("k"), 3, "nobody released it");
+        assert_eq!(locks.release(b"k", b"me", None, Some(granted)).await.unwrap(), Some(0));
+    }
 }

@@ -1,9 +1,9 @@
 //! Locks whose token rises while another process acts for their owner.
 
 use palisade_client::ErrorKind;
-use palisade_client::by_owner::{ByOwner, Reach, Take, Wanted};
+use palisade_client::by_owner::{ByOwner, Take, Wanted};
 
-use super::{TTL, patient, process, start, take, takes};
+use super::{TTL, connected_again, patient, process, start, take, takes};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::int;
 use crate::proxy::{Proxy, before_each};
@@ -100,10 +100,4 @@ async fn a_process_that_continues_another_grant_of_the_owner_forgets_no_token_of
     let second = takes(&other, reads()).await.token;
     assert!(extend(second).await.is_some());
     assert_eq!(extend(granted).await, Some(risen), "the owner holds both, and was told this token");
-}
-
-/// Waits until the process reaches all nodes.
-async fn connected_again(locks: &ByOwner) {
-    let are_up = || locks.standing().nodes.iter().all(|(_, reach)| matches!(reach, Reach::Up));
-    until("all nodes are reached", async || are_up()).await;
 }
