@@ -233,16 +233,22 @@ impl OneRequest<'_> {
         }
     }
 
-    /// Searches the nodes once for a lock that the owner already holds.
+    /// Searches the nodes for a lock that the owner already holds, and extends it. If its lease ends before they answer, the
+    /// nodes may have extended it all the same, so they are searched once more.
     async fn find_held(&self, slot: &Slot) -> Result<Option<Handed>, Error> {
         let mut held = slot.held().await;
-        if held.is_none() {
-            *held = finding::find(self.this, self.id, slot, None, self.checked).await?;
+        for _ in 0..2 {
+            if held.is_none() {
+                *held = finding::find(self.this, self.id, slot, None, self.checked).await?;
+            }
+            let Some(holding) = &mut *held else { break };
+            if let Some(handed) = self.extended(holding).await? {
+                return Ok(Some(handed));
+            }
+            slot.remember(holding);
+            *held = None;
         }
-        match &mut *held {
-            Some(holding) => self.extended(holding).await,
-            None => Ok(None),
-        }
+        Ok(None)
     }
 
     /// Extends the lock that the owner already holds, if it is the requested one.

@@ -20,6 +20,7 @@ const CUT_LOOK: u8 = 5;
 const ANSWER_EVERY_OTHER: u8 = 6;
 const LOSE_LISTENER: u8 = 7;
 const HOLD_BREAK: u8 = 8;
+const HOLD_EXTEND: u8 = 9;
 
 /// Starts a proxy in front of each of `nodes`, and a client that is connected through them.
 pub async fn proxied(nodes: &Nodes) -> (Vec<Proxy>, Client) {
@@ -134,6 +135,11 @@ impl Proxy {
         self.mode.store(HOLD_BREAK, Ordering::Relaxed);
     }
 
+    /// Does the same once a LOCK.EXTEND comes.
+    pub fn hold_extend(&self) {
+        self.mode.store(HOLD_EXTEND, Ordering::Relaxed);
+    }
+
     /// The connection of the next LOCK.HEAR is half open from then on, until the proxy ends.
     pub fn lose_listener(&self) {
         self.mode.store(LOSE_LISTENER, Ordering::Relaxed);
@@ -178,7 +184,7 @@ async fn carry(client: TcpStream, server: UnixStream, mode: Arc<AtomicU8>, delay
                     mode.store(PASS, Ordering::Relaxed);
                     return;
                 }
-                HOLD_BREAK if buffer[..count].windows(10).any(|word| word == b"LOCK.BREAK") => {
+                hold @ (HOLD_BREAK | HOLD_EXTEND) if names(&buffer[..count], hold) => {
                     mode.store(HOLD_ANSWERS, Ordering::Relaxed);
                     to_server.write_all(&buffer[..count]).await.unwrap_or(());
                 }
@@ -206,4 +212,10 @@ async fn carry(client: TcpStream, server: UnixStream, mode: Arc<AtomicU8>, delay
         }
     };
     tokio::select! { () = there => {}, () = back => {}, () = cut => {} }
+}
+
+/// Returns whether a request names the command after which answers are held.
+fn names(request: &[u8], hold: u8) -> bool {
+    let command: &[u8] = if hold == HOLD_BREAK { b"LOCK.BREAK" } else { b"LOCK.EXTEND" };
+    request.windows(command.len()).any(|word| word == command)
 }

@@ -1,14 +1,14 @@
 //! Owners whose grants this process has to find on the nodes first.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use palisade_client::ErrorKind;
 use palisade_client::by_owner::{Take, Wanted};
 
-use super::{TTL, patient, process, start, take, takes};
+use super::{TTL, again, patient, process, start, take, takes, taking};
 use crate::fixture::{Nodes, ms, until};
-use crate::harness::{Server, null, text};
-use crate::proxy::before_each;
+use crate::harness::{Reply, Server, int, null, text};
+use crate::proxy::{Proxy, before_each};
 
 /// Two agents granted a shared lock to the same owner, each with its own token, and both have crashed. Another agent is
 /// asked for each of the two grants.
@@ -34,6 +34,36 @@ async fn each_of_two_grants_of_one_owner_is_found_by_its_token() {
     assert!(found.iter().all(Option::is_some), "{found:?} of {first:?} and {second:?}");
     for token in [first.token, second.token] {
         assert_eq!(locks.release(b"k", b"me", None, Some(token)).await.unwrap(), Some(0), "{token}");
+    }
+}
+
+/// A reader, or the holder of a permit, asks another process for its lock just before the lease ends. The nodes extend it,
+/// and their answers come too late. The owner gets that grant back, and no second one beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_whose_extension_is_answered_late_finds_the_extended_grant() {
+    for wanted in [Wanted::Shared, Wanted::Permit { limit: 2, number: None }] {
+        let (nodes, first) = start(3).await;
+        let (proxies, addresses) = before_each(&nodes.0).await;
+        let other = patient(&addresses).await.by_owner();
+        let reads = |ttl| Take { ttl, wanted, ..again("me") };
+        let grants = || nodes.say("LOCK.INFO k").into_iter().filter(|info| *info != null());
+        // A node whose token is being raised is not asked to extend the lock until later.
+        until("all nodes have one token", async || {
+            let token = int(takes(&first, reads(ms(3_000))).await.token as i64);
+            grants().filter(|grant| grant.field("token") == token).count() == 3
+        })
+        .await;
+        let began = Instant::now();
+        let attempt = nodes.0[0].client().say("LOCK.INFO k").field("owner");
+        proxies.iter().for_each(Proxy::hold_extend);
+        let retried = taking(&other, reads(TTL));
+        let is_long = |grant: &Reply| grant.field("ttl").as_int() > 20_000;
+        until("a majority has extended it", async || grants().filter(is_long).count() >= 2).await;
+        until("its first lease has ended", async || began.elapsed() > ms(3_000)).await;
+        proxies.iter().for_each(Proxy::pass);
+        assert!(retried.await.unwrap().unwrap().is_some());
+        let is_first = |grant: Reply| grant.field("owner") == attempt && grant.field("holders") == int(1);
+        assert!(grants().all(is_first), "no second grant is beside it");
     }
 }
 
