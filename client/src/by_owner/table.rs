@@ -13,8 +13,8 @@ use crate::Guard;
 /// Least number of slots, the states of owners, that are added before unused ones are removed again.
 const SWEPT_LEAST: usize = 1_024;
 
-/// Most grants of one owner of a lock whose tokens are remembered after they ended or made room for another one. An owner
-/// has several at once only if it reads by several processes.
+/// Most grants of one owner of a lock whose tokens are remembered beside the one that is held. An owner has several at once
+/// only if it reads by several processes.
 const FORMER_MOST: usize = 8;
 
 /// A lock and the name of an owner.
@@ -35,12 +35,12 @@ pub struct Slot {
     pub held: AsyncMutex<Option<Holding>>,
     /// Notified to end the waiting requests of this owner.
     pub gives_up: Notify,
-    /// The last grants that ended as far as this process knows, or that made room for another one of this owner. The
-    /// owner may go on with them at another process.
+    /// The last grants that ended as far as this process knows, that made room for another one of this owner, or that a
+    /// request did not name. The owner may go on with them at another process.
     former: Mutex<VecDeque<Former>>,
 }
 
-/// A grant that ended as far as this process knows, or that made room for another one of the same owner.
+/// A grant whose tokens are remembered.
 #[derive(Debug)]
 struct Former {
     attempt: Arc<[u8]>,
