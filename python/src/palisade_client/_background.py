@@ -68,6 +68,8 @@ class Background:
                 task.cancel()
             if tasks:
                 self.loop.run_until_complete(asyncio.wait(tasks, timeout=_END_WITHIN))
+        # A connection that was closed in the last round ends in the next one.
+        self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
 
     def forsake(self) -> None:

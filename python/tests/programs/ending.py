@@ -230,9 +230,21 @@ def at_once() -> None:
 
 
 def observed() -> None:
+    """Leaves an observation. The event loop has just begun to close its connection when the program ends."""
+    loop = _background.background().loop
+    is_left, closes = threading.Event(), threading.Event()
+
+    def be_busy() -> None:
+        closes.set()
+        time.sleep(0.3)
+
     for leader in Palisade(url).election(key).observe():
         assert leader is None
+        loop.call_soon_threadsafe(is_left.wait)
         break
+    loop.call_soon_threadsafe(loop.call_soon, be_busy)
+    is_left.set()
+    closes.wait()
 
 
 def forks() -> None:
