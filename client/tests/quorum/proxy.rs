@@ -175,16 +175,16 @@ async fn carry(client: TcpStream, server: UnixStream, mode: Arc<AtomicU8>, delay
             match mode.load(Ordering::Relaxed) {
                 CUT => return,
                 SWALLOW => {}
-                LOSE_LISTENER if buffer[..count].windows(9).any(|word| word == b"LOCK.HEAR") => {
+                LOSE_LISTENER if names(&buffer[..count], b"LOCK.HEAR") => {
                     mode.store(PASS, Ordering::Relaxed);
                     is_lost = true;
                 }
                 _ if is_lost => {}
-                CUT_LOOK if buffer[..count].windows(9).any(|word| word == b"LOCK.INFO") => {
+                CUT_LOOK if names(&buffer[..count], b"LOCK.INFO") => {
                     mode.store(PASS, Ordering::Relaxed);
                     return;
                 }
-                hold @ (HOLD_BREAK | HOLD_EXTEND) if names(&buffer[..count], hold) => {
+                hold @ (HOLD_BREAK | HOLD_EXTEND) if names(&buffer[..count], held_from(hold)) => {
                     mode.store(HOLD_ANSWERS, Ordering::Relaxed);
                     to_server.write_all(&buffer[..count]).await.unwrap_or(());
                 }
@@ -214,8 +214,12 @@ async fn carry(client: TcpStream, server: UnixStream, mode: Arc<AtomicU8>, delay
     tokio::select! { () = there => {}, () = back => {}, () = cut => {} }
 }
 
-/// Returns whether a request names the command after which answers are held.
-fn names(request: &[u8], hold: u8) -> bool {
-    let command: &[u8] = if hold == HOLD_BREAK { b"LOCK.BREAK" } else { b"LOCK.EXTEND" };
+/// Returns the command after which answers are held.
+fn held_from(mode: u8) -> &'static [u8] {
+    if mode == HOLD_BREAK { b"LOCK.BREAK" } else { b"LOCK.EXTEND" }
+}
+
+/// Returns whether a request names this command.
+fn names(request: &[u8], command: &[u8]) -> bool {
     request.windows(command.len()).any(|word| word == command)
 }
