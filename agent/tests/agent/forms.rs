@@ -147,18 +147,15 @@ fn run(raw: &mut Raw, hello: &str) -> Vec<(String, String)> {
 
 #[test]
 fn replies_are_those_of_a_node() {
-    let nodes = Nodes::start(5);
-    let agent = nodes.agent();
     for hello in ["HELLO 2", "HELLO 3"] {
-        let node = crate::harness::Server::start();
+        let (node, nodes) = (crate::harness::Server::start(), Nodes::start(5));
+        let agent = nodes.agent();
         let of_node = run(&mut Raw::new(&node.socket()), hello);
         let of_agent = run(&mut agent.raw(), hello);
         let differ = of_node.iter().zip(&of_agent).filter(|(node, agent)| node.1 != agent.1);
         let differ: Vec<String> =
             differ.map(|(node, agent)| format!("{hello} {}: node {:?}, agent {:?}", node.0, node.1, agent.1)).collect();
         assert!(differ.is_empty(), "{}", differ.join("\n"));
-        nodes.say("FLUSHALL");
-        nodes.0.iter().for_each(crate::harness::Server::lift);
     }
 }
 

@@ -241,6 +241,10 @@ impl Renewer {
 
     fn on_reply(&mut self, reply: Reply) -> Work {
         let Reply { round, call, id, answer, why, .. } = reply;
+        if answer == Answer::Failed && self.nodes.is_superseded() {
+            // The next version cut the call off, so that says nothing about the node.
+            return self.move_on();
+        }
         // If a node has not answered in this round yet, its answer in the previous round still counts.
         if let (Some(sharing), Ask::Share) = (&mut self.sharing, call.ask) {
             sharing.on_answer(&self.nodes, call.node, why.as_ref());

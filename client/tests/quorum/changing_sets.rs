@@ -295,6 +295,24 @@ async fn an_owner_changes_its_lock_before_an_added_node_knows_it() {
     assert_eq!(by_owner.note(b"broken", b"me", b"text", None, None).await.unwrap(), None);
 }
 
+/// A lock is granted just before the set changes, and extended right after it, when its own task has not begun yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_extended_as_soon_as_the_set_has_changed() {
+    let nodes = Nodes::start_with(3, lasting);
+    let locks = nodes_client(&nodes, &[0, 1, 2]).await.with(&options());
+    let (mut guards, mut change) = (vec![], pin!(set(&locks, some(&nodes, &[0, 1, 2]))));
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut change => break,
+            guard = locks.lock(format!("k{}", guards.len())) => guards.push(guard.unwrap()),
+        }
+    }
+    for guard in guards.iter().rev() {
+        guard.extend().await.unwrap();
+    }
+}
+
 /// A new node is guarded, and grants nothing meanwhile. If another node died then, the set of four would have no
 /// majority. So the new node is added only once its guard has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
