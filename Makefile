@@ -172,6 +172,10 @@ setup-conformance: setup
 # Where this build puts what is not optimised.
 DEBUG := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
 
+# What these tests load and run. Those in Rust build it themselves, and those in Python find it.
+test-node test-go test-java: export PALISADE_MODULE ?= $(DEBUG)/libpalisade.so
+test-node test-go test-java: export PALISADE_PROGRAM ?= $(DEBUG)/palisade
+
 .PHONY: test-conformance
 test-conformance: setup-conformance setup-node setup-python ## Run the conformance suite (conformance/README.md) on the module, an agent and the clients: half a minute
 	@cargo build --quiet --package palisade --package palisade-cli
