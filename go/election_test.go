@@ -219,11 +219,11 @@ func TestALockIsHandedOverToAWorker(t *testing.T) {
 		is(t, lock.Extend(ctx, 0), locks.ErrReleased)
 		// The end of the one who enqueues leaves the lock to the worker, which extends it.
 		enqueuer.Close()
-		adopted := must(t)(worker.Adopt(ctx, key, owner, token, locks.TTL(300*time.Millisecond)))
+		adopted := must(t)(worker.Adopt(ctx, key, owner, token, locks.TTL(1500*time.Millisecond)))
 		if adopted.Token() < token {
 			t.Fatal("the token has fallen")
 		}
-		servers.Passes(t, 500*time.Millisecond)
+		servers.Passes(t, 2*time.Second)
 		if !adopted.IsValid() {
 			t.Fatal("it was not extended")
 		}

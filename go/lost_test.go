@@ -46,7 +46,7 @@ func TestALockThatIsTakenAwayIsLost(t *testing.T) {
 	servers.OnEach(t, func(t *testing.T, server *servers.Server) {
 		client, key := open(t, server.URL), servers.Key()
 		type name struct{}
-		lock := must(t)(client.Lock(context.WithValue(ctx, name{}, "mine"), key, locks.TTL(900*time.Millisecond)))
+		lock := must(t)(client.Lock(context.WithValue(ctx, name{}, "mine"), key, locks.TTL(3*time.Second)))
 		if lock.Context().Value(name{}) != "mine" {
 			t.Fatal("its context has the values of the caller's")
 		}

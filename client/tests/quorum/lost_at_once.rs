@@ -33,6 +33,8 @@ async fn taken_away(guard: &Guard) -> usize {
 async fn without_asking_again_and_again() {
     for (count, how) in [(5, "LOCK.BREAK k"), (1, "DEL k"), (3, "FLUSHALL"), (1, "SET k x")] {
         let (nodes, locks) = Nodes::with_client(count).await;
+        // A token that rises is a change, after which the lock is checked once more.
+        nodes.follow_their_clocks().await;
         let guard = locks.with(&long()).lock("k").await.unwrap();
         told(&nodes).await;
         let looks = nodes.calls("lock.check");
@@ -73,6 +75,7 @@ async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_taken_away_node_by_node_is_not_taken_back() {
     let (nodes, locks) = Nodes::with_client(5).await;
+    nodes.follow_their_clocks().await;
     let guard = locks.with(&long()).lock("k").await.unwrap();
     told(&nodes).await;
     for (n, server) in nodes.0.iter().enumerate().take(3) {

@@ -14,6 +14,11 @@ fn numbers(permits: &[Permit]) -> Vec<u16> {
     permits.iter().map(Permit::number).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
+/// Waits until each node has this many grants: a majority is enough for a permit, and the other nodes may be late.
+async fn each_has(nodes: &Nodes, count: usize) {
+    until("each node has every permit", async || nodes.0.iter().all(|server| grants(server).len() == count)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn so_many_and_no_more() {
     for count in [1, 3] {
@@ -22,6 +27,7 @@ async fn so_many_and_no_more() {
         let mut permits = vec![uploads.try_acquire().await.unwrap(), uploads.acquire().await.unwrap()];
         permits.push(uploads.try_acquire().await.unwrap());
         assert_eq!(numbers(&permits), [1, 2, 3]);
+        each_has(&nodes, 3).await;
         let error = uploads.try_acquire().await.unwrap_err();
         assert_eq!((error.kind(), error.holder().unwrap().note.as_str()), (ErrorKind::Contended, "upload"));
         assert_eq!(locks.try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
@@ -137,7 +143,7 @@ async fn limits_that_differ() {
     while let Some(n) = permits.iter().position(|permit| permit.number() > 1) {
         assert_eq!(locks.semaphore("k", 2).try_acquire().await.unwrap_err().kind(), ErrorKind::Contended);
         permits.swap_remove(n).release().await;
-        until("it is given back", async || nodes.0.iter().all(|server| grants(server).len() == permits.len())).await;
+        each_has(&nodes, permits.len()).await;
     }
     let two = locks.semaphore("k", 2).try_acquire().await.unwrap();
     assert_eq!(two.number(), 2);
@@ -177,6 +183,7 @@ async fn turns_with_numbers() {
     release(&nodes.0[1..], "one");
     let both = (uploads.acquire().await.unwrap(), uploads.acquire().await.unwrap());
     let (_one, two) = if both.0.number() == 1 { both } else { (both.1, both.0) };
+    each_has(&nodes, 2).await;
     let waits = tokio::spawn(async move { uploads.acquire().await.unwrap() });
     until("it waits", async || waited_on(&nodes, 1) == 3).await;
     nodes.say("CONFIG RESETSTAT");
