@@ -66,7 +66,7 @@ onEach('an election', (bench) => {
 
   it('tells a leader that was broken', async () => {
     const [locks, key] = [bench.locks(), bench.key()];
-    const leader = await locks.election(key).campaign('a', { ttl: 600 });
+    const leader = await locks.election(key).campaign('a', { ttl: 3_000 });
     await bench.outside.say('LOCK.BREAK', key);
     assert.equal((await soon(leader.lost)).reason, 'taken-away');
     await assert.rejects(leader.proclaim('b'), LockLost);

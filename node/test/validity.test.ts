@@ -38,7 +38,7 @@ onEach('a held lock', (bench) => {
   it('is lost when it is taken away', async () => {
     const [locks, key] = [bench.locks(), bench.key()];
     const told: Loss[] = [];
-    const lock = await locks.lock(key, { ttl: 600, onLost: (loss) => void told.push(loss) });
+    const lock = await locks.lock(key, { ttl: 3_000, onLost: (loss) => void told.push(loss) });
     const aborted = once(lock.signal, 'abort');
     await bench.outside.say('LOCK.BREAK', key);
     assert.equal((await soon(lock.lost)).reason, 'taken-away');

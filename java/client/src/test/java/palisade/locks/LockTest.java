@@ -129,7 +129,7 @@ class LockTest {
 
     @Test
     void aLockThatIsBrokenIsLost() throws Exception {
-        LockHandle lock = locks.lock(key, LockOptions.defaults().ttl(Duration.ofMillis(300)));
+        LockHandle lock = locks.lock(key, LockOptions.defaults().ttl(Duration.ofSeconds(3)));
         CompletableFuture<Loss> lost = lock.lost();
         node.say("LOCK.BREAK", key);
         assertEquals(LossReason.TAKEN_AWAY, soon(lost).reason());

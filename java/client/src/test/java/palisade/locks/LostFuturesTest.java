@@ -14,7 +14,7 @@ class LostFuturesTest {
     @Test
     void askingAgainWhetherALockIsLostTakesNoMemory() throws Exception {
         try (Node node = Node.start(); Palisade locks = Palisade.open(node.url())) {
-            LockHandle lock = locks.lock(Node.newKey(), LockOptions.defaults().ttl(Duration.ofSeconds(1)));
+            LockHandle lock = locks.lock(Node.newKey(), LockOptions.defaults().ttl(Duration.ofSeconds(3)));
             CompletableFuture<Loss> first = lock.lost();
             assertSame(first, lock.lost());
             assertNotSame(first, lock.reenter().lost());
