@@ -70,9 +70,11 @@ async fn one_waits_and_its_owner_gives_up() {
         .await;
     };
     let given_up = waiting("you");
-    queued(1).await;
-    let queue = locks.info(b"k", Some(10)).await.unwrap().unwrap().queue;
-    assert_eq!(queue[0].owner, b"you");
+    until("the queue has it", async || {
+        let shown = locks.info(b"k", Some(10)).await.unwrap();
+        shown.is_some_and(|shown| shown.queue.iter().map(|waits| waits.owner.as_slice()).eq([b"you"]))
+    })
+    .await;
     assert_eq!(locks.release(b"k", b"you", None, None).await.unwrap(), None);
     assert_eq!(given_up.await.unwrap().unwrap(), None);
     queued(0).await;

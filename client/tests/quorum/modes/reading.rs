@@ -6,7 +6,7 @@ use palisade_client::{ErrorKind, Options, Released};
 
 use super::{gives_away, grants, has, modes, waited_on};
 use crate::fixture::{Nodes, until};
-use crate::harness::patience;
+use crate::harness::{Setup, patience};
 use crate::proxy::proxied;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,8 +82,10 @@ async fn readers_need_one_round() {
 /// A later reader does not get ahead of a waiting writer, and readers that waited get in together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_passes_the_other() {
+    // A client that does not run when its turn comes would be passed over after 20 ms.
+    let patient = || Setup::new().module_arguments(&["handoff-window", "10000"]);
     for count in [1, 3] {
-        let nodes = Nodes::start(count);
+        let nodes = Nodes::start_with(count, patient);
         // For the nodes, each client is a process of its own.
         let mut locks = vec![];
         for _ in 0..4 {

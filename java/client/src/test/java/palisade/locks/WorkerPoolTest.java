@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
@@ -21,6 +22,9 @@ class WorkerPoolTest {
     private static final String STOPPED = "of the stopped one";
 
     private static final int JOBS = 500;
+
+    /** The exit status of a process that SIGKILL ended. */
+    private static final int KILLED_STATUS = 128 + 9;
 
     private final Agent agent = Agent.start();
 
@@ -55,13 +59,22 @@ class WorkerPoolTest {
     private void awaitOpen(long number) {
         for (long open = data.scard(Worker.OPEN); open > number; open = data.scard(Worker.OPEN)) {
             long before = open;
-            Server.eventually("one of " + before + " jobs is done", () -> data.scard(Worker.OPEN) < before);
+            Server.eventually("one of " + before + " jobs is done", () -> {
+                for (Process worker : workers) {
+                    assertTrue(worker.isAlive() || worker.exitValue() == 0 || worker.exitValue() == KILLED_STATUS, () -> output(worker));
+                }
+                return data.scard(Worker.OPEN) < before;
+            });
         }
+    }
+
+    private static String output(Process worker) {
+        return worker.inputReader().lines().collect(Collectors.joining("\n"));
     }
 
     private static void awaitEnd(Process worker) throws Exception {
         assertTrue(worker.waitFor(Server.PATIENCE.toSeconds(), TimeUnit.SECONDS), "a worker does not end");
-        assertEquals(0, worker.exitValue(), new String(worker.getInputStream().readAllBytes()));
+        assertEquals(0, worker.exitValue(), () -> output(worker));
     }
 
     @Test
