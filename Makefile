@@ -265,12 +265,13 @@ lint-go: setup-go ## Check format and lints of the package for Go
 	@unformatted=$$(gofmt -l go bench/peers/go); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
 	@for module in $(GO_MODULES); do (cd $$module && go vet ./... && $(CURDIR)/$(STATICCHECK) ./...) || exit 1; done
 
+# Go remembers that tests passed, and does not see that what they read outside their module has changed: `-count 1`.
 .PHONY: test-go
 test-go: setup ## Test the package for Go on real servers and on an agent with five nodes, with the race detector: half a minute
 	@if $(HAS_GO); then \
 	  $(MAKE) --no-print-directory lint-go; \
 	  cargo build --quiet --package palisade --package palisade-cli; \
-	  for module in $(GO_MODULES); do (cd $$module && go test -race -parallel 4 ./...) || exit 1; done; \
+	  for module in $(GO_MODULES); do (cd $$module && go test -count 1 -race -parallel 4 ./...) || exit 1; done; \
 	else $(WITHOUT_GO); fi
 
 # What the package for Java needs; CI fails without it (NOTHING_LEFT_OUT).
@@ -308,7 +309,7 @@ lint-judge: setup-judge ## Check format and lints of the outside judge
 
 .PHONY: judge
 judge: lint-judge ## Judge stored histories with a checker that nobody here wrote, and show what it notices (docs/judge.md): seconds
-	@cd judge && go test ./... && go run ./cmd/judge prove histories
+	@cd judge && go test -count 1 ./... && go run ./cmd/judge prove histories
 
 # The second checker is on GitHub alone, so this is no part of `make test`.
 .PHONY: judge-again
