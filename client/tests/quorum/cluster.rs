@@ -122,12 +122,12 @@ async fn a_frozen_master_concerns_its_own_locks_alone() {
     assert_eq!(refused.kind(), ErrorKind::NoQuorum, "{refused}");
     let waiting = locking(&locks, &options(), &keys[1]);
     // The other masters answer late on a busy machine. Requests that waited for the frozen one would take this long.
-    let patient = options().node_timeout(ms(MAX_TTL_MS));
+    let unhurried = options().node_timeout(ms(MAX_TTL_MS));
     let start = Instant::now();
     let mut rounds = 0;
     while start.elapsed() < ms(MAX_TTL_MS + 1_000) || rounds <= 100 {
         for key in [&keys[0], &keys[2]] {
-            locks.with(&patient).try_lock(key).await.unwrap().release().await;
+            locks.with(&unhurried).try_lock(key).await.unwrap().release().await;
             rounds += 1;
         }
     }

@@ -41,8 +41,9 @@ async fn a_master_that_dies_is_replaced_and_followed() {
 /// new master is guarded for 10 s, as servers with the default of 60 s are for longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_wait_while_masters_take_turns() {
+    const GUARDED_MS: u64 = 5 * MAX_TTL_MS;
     crate::told::listen();
-    let (one, other, sentinels) = harness::watched(1, 5 * MAX_TTL_MS);
+    let (one, other, sentinels) = harness::watched(1, GUARDED_MS);
     let url = format!("redis+sentinel://{}/locks", addresses(&sentinels).join(","));
     let clients = [Client::new([&url]).unwrap(), Client::new([&url]).unwrap()];
     connected(&clients[0]).await;
@@ -53,7 +54,7 @@ async fn many_wait_while_masters_take_turns() {
     for next in [&other, &one] {
         let before = judge.judge();
         // A master that does not yet know which leases may run would be guarded for a day.
-        until("it knows how long leases may run", async || next.info("outstanding_ttl_ms") <= 5 * MAX_TTL_MS).await;
+        until("it knows how long leases may run", async || next.info("outstanding_ttl_ms") <= GUARDED_MS).await;
         until("some had it", async || judge.judge() > before + 20).await;
         tokio::task::block_in_place(|| {
             sentinels[0].fail_over();
